@@ -1,6 +1,6 @@
 """Splice several PySpark writers into one wide Apache Hudi table.
 
-Each stream appends its own columns of the table. Where two records of a key meet, a merger inside Hudi picks,
+Each stream appends its own columns of the table. When two records of a key meet, a merger inside Hudi picks,
 for each stream, the event with that stream's newer ordering value. Importing this package does not import
 Spark.
 """

@@ -16,7 +16,7 @@ class BadRowsError(AsyncLockError):
     Attributes:
         stream: Name of the stream.
         batch_id: Number of the batch.
-        rows: How many rows are bad.
+        rows: Number of bad rows.
         sample: File, line, reason and record of the first bad row; as read, not escaped.
     """
 
@@ -34,13 +34,13 @@ class BadRowsError(AsyncLockError):
 class StreamFailedError(AsyncLockError):
     """A stream ended with an error of Spark, Hudi or a file system, which is the cause of this one.
 
-    What the stream had committed before stays. Its unfinished batch is not committed, or was committed
-    unnoticed; either way the next run goes on behind the last commit.
+    Earlier commits of the stream stay. Its unfinished batch is not committed, or was committed unnoticed;
+    either way the next run goes on behind the last commit.
 
     Attributes:
         stream: Name of the stream.
         reason: The error in one sentence.
-        passing: Whether it is an error that passes, of which there were too many in a row.
+        passing: Whether it is a temporary error, of which there were too many in a row.
     """
 
     _fields = ("stream", "reason", "passing")
@@ -61,7 +61,7 @@ class StreamFailedError(AsyncLockError):
 
 
 class UnfinishedRestoreError(AsyncLockError):
-    """A restore of the table has been left half done; nothing was written.
+    """A restore of the table is unfinished; nothing was written.
 
     Attributes:
         path: The table.
@@ -81,14 +81,14 @@ class UnfinishedRestoreError(AsyncLockError):
 
 
 class TimelineAheadError(AsyncLockError):
-    """A new commit would not be later than all that the table has, so it might never be seen.
+    """A new commit would not be later than all those of the table, so it might never be seen.
 
     Nothing was written. A driver in another time zone has written to the table, or the clocks differ.
 
     Attributes:
         path: The table.
-        seconds: By how much this process lies behind the newest instant of the table.
-        reason: What differs, and what to do.
+        seconds: Distance of this process's clock behind the newest instant of the table.
+        reason: The difference, and the remedy.
     """
 
     _fields = ("path", "seconds", "reason")
@@ -99,9 +99,9 @@ class TimelineAheadError(AsyncLockError):
 
 
 class ChangesLostError(AsyncLockError):
-    """What changed in a table since an instant cannot be known any more; nothing was returned.
+    """The changes of a table since an instant can no longer be known; nothing was returned.
 
-    A consumer starts again: it takes all rows of ``changes`` without ``since``, in place of what it has.
+    A consumer starts again: it replaces its copy with all rows of ``changes`` without ``since``.
 
     Attributes:
         path: The table.
@@ -149,12 +149,12 @@ class ClusteringPlanError(AsyncLockError):
 class CutFilesError(AsyncLockError):
     """Files of the table are shorter than their commits say; nothing was written.
 
-    Readers see what is left of them, without an error of Hudi's. A compaction or clustering would make that
+    Readers see the remaining part, without an error of Hudi's. A compaction or clustering would make the loss
     permanent, so services refuse to run.
 
     Attributes:
         path: The table.
-        files: Paths of the files, below the table, each with its size and the one that it had.
+        files: Paths of the files, below the table, each with its present size and the one in its commit.
     """
 
     _fields = ("path", "files")
@@ -169,11 +169,11 @@ class CutFilesError(AsyncLockError):
 
 
 class StrayFilesError(AsyncLockError):
-    """The table has files outside of its buckets, with which every write fails; nothing was written.
+    """The table has files outside its buckets, with which every write fails; nothing was written.
 
     Attributes:
         path: The table.
-        files: Paths of the files, below the table; of a repair that was interrupted its folder, too.
+        files: Paths of the files, below the table; after an interrupted repair also its folder.
     """
 
     _fields = ("path", "files")
@@ -192,7 +192,7 @@ class TableBusyError(AcquireTimeoutError):
 
     Attributes:
         path: The table.
-        busy: What was still in flight.
+        busy: The work that was still in flight.
     """
 
     _fields = ("key", "timeout", "status", "path", "busy")

@@ -1,6 +1,6 @@
-"""Which errors pass by themselves, and what an error says in one sentence.
+"""Which errors are temporary, and the one sentence of an error.
 
-Hudi and Spark wrap an error in several others, so all its causes are looked at.
+Hudi and Spark wrap an error in several others, so look at all its causes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SECONDS: Final = 60.0
-"""A clock that lies behind by no more than this is waited for."""
+"""How far a clock may be behind for a write to wait for it."""
 
 _HUDI: Final = "org.apache.hudi.exception."
 # Java's classes, subclasses included.
 _PASSING: Final = frozenset({
-    "java.io.IOException",  # what Hadoop makes of a store that is slow, throttling (429) or down (5xx)
+    "java.io.IOException",  # Hadoop's error for a store that is slow, throttling (429) or down (5xx)
     "java.util.concurrent.TimeoutException",
     "org.apache.kafka.common.errors.RetriableException",  # no broker answers, or a partition has no leader
     f"{_HUDI}HoodieLockException",  # the commit lock was not acquired in time
@@ -40,17 +40,17 @@ _LASTING: Final = frozenset({
     "org.apache.hadoop.fs.s3a.AWSBadRequestException",
     "org.apache.hadoop.fs.s3a.UnknownStoreException",
 })  # fmt: skip
-# Spark says only in words that a task failed because its executor, or what it had stored, was lost.
+# If a task failed because its executor, or the executor's data, was lost, Spark says so only in words.
 _LOST: Final = ("ExecutorLostFailure", "FetchFailed(", "MetadataFetchFailedException")
-# Each says that another writer has committed, or is about to, and that nothing of this write can be read. The
-# last one: it has brought a column, which a further attempt has too.
+# Each says that another writer has committed, or is about to, and that nobody can read any of this write. The
+# last one says that the other writer has added a column, which a further attempt has too.
 _CONFLICTS: Final = (
     "HoodieWriteConflictException",
     "HoodieEarlyConflictDetectionException",
     "HoodieClusteringUpdateException",
     "MissingSchemaFieldException",
 )
-# By these words only does Hudi say that a write counts as dead, or was rolled back as one.
+# Only these words of Hudi say that a write counts as dead, or was rolled back for that.
 _COUNTED_AS_DEAD: Final = re.compile(
     r"Heartbeat for instant .+ has expired|File .+\.inflight does not exist!"
 )
@@ -93,7 +93,7 @@ def conflict_of(error: BaseException) -> str | None:
 
 
 def sentence(error: BaseException) -> str:
-    """Return what an error says, in one line: for an error of the JVM its innermost cause."""
+    """Return an error's message in one line: for an error of the JVM, its innermost cause."""
     text = type(error).__name__
     with suppress(Py4JError):  # the JVM may have ended
         text = str(error) if isinstance(error, AsyncLockError) else f"{text}: {error}"

@@ -24,13 +24,13 @@ class HadoopFiles:
         return found
 
     def size(self, url: str) -> int:
-        """Return the bytes of a file, which must be there."""
+        """Return the bytes of a file, which must exist."""
         path, system = self._open(url)
         found: int = system.getFileStatus(path).getLen()
         return found
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of what is in a folder; none if there is no folder."""
+        """Return the names in a folder; none if there is no folder."""
         return sorted(self.written(folder))
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -42,7 +42,7 @@ class HadoopFiles:
         return {one.getPath().getName(): one.getLen() for one in listed if one.isFile()}
 
     def written(self, folder: str) -> dict[str, float]:
-        """Return when what is in a folder was last written, in seconds since 1970, by name; as ``names``."""
+        """Return the times of the last writes in a folder, in seconds since 1970, by name; as ``names``."""
         path, system = self._open(folder)
         if not system.exists(path):
             return {}
@@ -93,7 +93,7 @@ class HadoopFiles:
         )
 
     def delete(self, url: str) -> None:
-        """Delete a file, or a folder with all that is in it, if it is there."""
+        """Delete a file, or a folder with its whole content, if it exists."""
         path, system = self._open(url)
         system.delete(path, True)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wasted:
-    """What conflicts cost: writes that failed because another writer had committed, or was about to.
+    """The cost of conflicts: writes that failed because another writer had committed, or was about to.
 
     Attributes:
         conflicts: Number of these writes.
-        seconds: How long they took, the pauses between them left out.
+        seconds: Their duration, without the pauses between them.
     """
 
     conflicts: int = 0
@@ -36,9 +36,9 @@ class BatchReport:
         skipped: Whether the batch had been committed before, so that nothing was read or written.
         seconds: From the start of the batch to its commit.
         reservation_seconds: Time spent waiting for a reservation of the table; not part of ``seconds``.
-        retries: Attempts that failed before, with an error that passes; ``seconds`` is the last attempt's.
-        wasted: What conflicts cost the batch; that of attempts that failed before too.
-        look_seconds: The part of ``seconds`` in which the batch looked whether the table is reserved.
+        retries: Earlier attempts that failed with a temporary error; ``seconds`` is the last attempt's.
+        wasted: The cost of conflicts for the batch, earlier failed attempts included.
+        look_seconds: The part of ``seconds`` in which the batch checked whether the table is reserved.
     """
 
     stream: str
@@ -59,7 +59,7 @@ class StreamProgress:
 
     Attributes:
         stream: Its name.
-        files: Files that it has to read, counted when it began; None: not known, as of a topic and of a run
+        files: Files that it has to read, counted at its start; None: unknown, as for a topic and for a run
             without an end.
         files_done: Files of committed batches.
         rows: Rows of committed batches, bad ones included.
@@ -90,9 +90,9 @@ class StreamReport:
         seconds: From holding the lease to the end of the stream.
         fencing_token: Token of the lease; None if it was never held.
         unnamed_columns: Columns of its files that the spec does not name, at most 100; they are left out.
-        retries: Attempts that failed with an error that passes, and were repeated.
+        retries: Attempts that failed with a temporary error, and were repeated.
         wasted: What conflicts cost.
-        error: Why the stream ended before the others, in one sentence; None if it has not failed.
+        error: The reason why the stream ended before the others, in one sentence; None if it has not failed.
     """
 
     stream: str
@@ -139,7 +139,7 @@ class RunReport:
 
     @property
     def wasted(self) -> Wasted:
-        """What conflicts cost all streams."""
+        """The cost of conflicts for all streams."""
         return sum((stream.wasted for stream in self.streams), Wasted())
 
     @property
@@ -153,8 +153,8 @@ class DeleteReport:
     """A delete.
 
     Attributes:
-        keys: Keys that were given, each counted once.
-        absent: Those of which the table had nothing to delete.
+        keys: Given keys, each counted once.
+        absent: Keys of which the table had nothing to delete.
         written: Tombstones, or Hudi's deletes, that were appended.
         delete_id: Id of the delete in its commit; None if nothing was appended.
     """
@@ -170,9 +170,10 @@ class RestoreReport:
     """A restore.
 
     Attributes:
-        savepoint: The savepoint that the table is at.
+        savepoint: The savepoint that the table is now at.
         dropped: Commits of streams and deletes that were dropped.
-        undone_deletes: Ids of the deletes among them: what they erased comes back, unless deleted again.
+        undone_deletes: Ids of the deletes among them: the erased rows come back, unless you delete them
+        again.
     """
 
     savepoint: str
@@ -186,9 +187,9 @@ class ServiceReport:
 
     Attributes:
         service: ``compaction``, ``clustering``, ``cleaning``, ``rollback`` or ``archiving``.
-        instant: The instant of the work on the timeline, of a rollback the one that was rolled back; None
-            if there is none.
-        seconds: How long it took; that of a rollback is part of a cleaning.
+        instant: The instant of the work on the timeline, for a rollback the rolled back one; None if there is
+            none.
+        seconds: Its duration; the time of a rollback is part of a cleaning.
     """
 
     service: str
@@ -198,7 +199,7 @@ class ServiceReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServicesReport:
-    """What the table services did in a run.
+    """The work of the table services in a run.
 
     Attributes:
         compactions: Instants compacted.

@@ -1,6 +1,6 @@
-"""Try again what failed with an error that passes: which errors, how long between attempts, and how often.
+"""Repeat work after a temporary error: which errors, how long between attempts, and how often.
 
-Three kinds of work are tried again, each by its own policy: work on a table (``PASSING``), a write that met
+Three kinds of work are repeated, each by its own policy: work on a table (``PASSING``), a write that met
 another writer's commit (``CONFLICT``), and a read of Hudi's timeline (``READ``).
 """
 
@@ -28,7 +28,7 @@ def _unchecked() -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """When work is tried again.
+    """When to repeat work, and after which pauses.
 
     Source: "full jitter", AWS Architecture Blog, Exponential Backoff And Jitter (2015).
 
@@ -38,7 +38,7 @@ class Policy:
         first: Longest pause before the first retry, in seconds; twice as long before each further one.
         longest: Longest pause of all, in seconds.
         shortest: Shortest pause, in seconds.
-        spread: Pauses are random, so that writers of one pace get out of step; False: each is the longest.
+        spread: Pauses are random, so that writers of one pace get out of step; False: each is the maximum.
     """
 
     passes: Callable[[Exception], object]
@@ -49,7 +49,7 @@ class Policy:
     spread: bool = True
 
     def pause(self, retries: int, rng: random.Random) -> float:
-        """Return the seconds to wait after so many retries."""
+        """Return the seconds to wait after that many retries."""
         longest = min(self.longest, self.first * 2**retries)
         return rng.uniform(self.shortest, longest) if self.spread else longest
 
@@ -76,7 +76,7 @@ class Failed:
     Attributes:
         error: Its error.
         attempt: Its number; the first is 1.
-        seconds: How long it took.
+        seconds: Its duration.
         pause: Seconds until the next attempt; None: there is none, and ``error`` is raised.
     """
 
@@ -110,7 +110,7 @@ class Retry:
     def after(self, error: Exception) -> float | None:
         """Return the seconds to wait before the next attempt, and count it.
 
-        None: there is none, because the error does not pass or there were enough attempts.
+        None: there is none, because the error is permanent or there were enough attempts.
         """
         if self.count >= self._policy.most or not self._policy.passes(error):
             return None
@@ -139,11 +139,11 @@ def retry(
         policy: When to try again.
         check: Called after each pause; raises if there must be no further attempt.
         on_failure: Called after each attempt that failed, the last one included.
-        sleep: Waits so many seconds.
+        sleep: Waits that many seconds.
         rng: Source of the pauses.
 
     Raises:
-        Exception: The error of the last attempt, or what ``check`` raises.
+        Exception: The error of the last attempt, or the error of ``check``.
     """
     attempts, attempt = Retry(policy, rng), 0
     while True:

@@ -1,4 +1,4 @@
-"""The files that the commits of a range of completion times have written."""
+"""The files written by the commits in a range of completion times."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _WRITES: Final = frozenset(
 )  # fmt: skip
 _REMOVES: Final = frozenset({"DELETE", "DELETE_PREPPED"})
 _NONE: Final = frozenset({None, "", "null"})
-"""What the first version of a base file has for the one before it."""
+"""The name of the missing version before the first one of a base file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedFile:
-    """A file whose keys tell what has changed.
+    """A file whose keys show the changes.
 
     Attributes:
         path: The file.
-        role: ``log``: all its keys count, those of deletes too. ``base``: those of the rows that the commits
-            wrote. ``before`` and ``after``: those that only ``before`` has, which were deleted.
+        role: ``log``: all its keys count, those of deletes too. ``base``: the keys of rows that the commits
+            wrote count. ``before`` and ``after``: the keys that only ``before`` has count; they were deleted.
         group: The file group, within its partition.
     """
 
@@ -51,16 +51,16 @@ class ChangedFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangedFiles:
-    """What the timeline says of the range.
+    """The timeline's account of the range.
 
     Attributes:
         commits: The request times of the commits that changed rows.
-        files: The files that tell their keys.
+        files: The files that have their keys.
         replaced: A commit that replaced whole files, as INSERT OVERWRITE does; None if none did.
-        missing: A file that is needed and not there any more; None if all are. Others may be missing, too.
+        missing: A needed file that no longer exists; None if all exist. Others may be missing, too.
         reached: Whether the timeline, with its archive, has a commit from before the range.
         restored: Whether a restore has ended after the beginning of the range.
-        restoring: Whether one is under way.
+        restoring: Whether a restore is under way.
     """
 
     commits: tuple[str, ...]
@@ -100,7 +100,7 @@ def changed_files(table: Table, since: str, until: str) -> ChangedFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """A commit that is no batch from a source: by SQL, by ``Splice.write``, or by another session.
+    """A commit that is not a batch from a source: by SQL, by ``Splice.write``, or by another session.
 
     Attributes:
         requested: Time of its request.
@@ -120,9 +120,9 @@ class Statement:
 
 
 def statements(table: Table, until: str) -> list[Statement]:
-    """Return the commits that are no batches and completed not after ``until``, archived ones included.
+    """Return the commits up to ``until`` that are not batches, archived ones included.
 
-    One that replaces whole files is left out: what it changed is not explained by the rows that it wrote.
+    A commit that replaces whole files is left out: its rows do not explain its changes.
     """
     java: Any = classes(table.spark).io.asynclock.timeline.ChangedFiles
     configuration = table.spark._jsc.hadoopConfiguration()  # noqa: SLF001
@@ -156,7 +156,7 @@ class _Written:
         self._files = table.files
         self._path = table.path
         self._logs: list[ChangedFile] = []
-        # The base files of each file group: the newest one is needed, and what was there before the first.
+        # The base files of each file group: the newest one is needed, and the one before the first.
         self._bases: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, files: Iterable[dict[str, Any]]) -> None:
@@ -194,7 +194,7 @@ class _Written:
 
 
 def _dump(table: Table, since: str, until: str) -> tuple[list[dict[str, Any]], dict[str, bool]]:
-    """Return the commits in the order of completion, and what is said of the whole timeline."""
+    """Return the commits in the order of completion, and the facts about the whole timeline."""
     java: Any = classes(table.spark).io.asynclock.timeline.ChangedFiles
     configuration = table.spark._jsc.hadoopConfiguration()  # noqa: SLF001
     *found, state = dumped(lambda file: java.write(configuration, table.path, since, until, file))

@@ -1,11 +1,11 @@
 """The columns of a table, which only grow: more of them, and wider types.
 
 Every commit carries the columns of the table as its writer knew them. A writer takes the union of all
-commits, adds what its own stream brings, and writes all of it, columns of others as null. So a driver that
+commits, adds the columns of its own stream, and writes all of them, those of others as null. So a driver that
 runs with an older spec takes no column away and makes no type narrower.
 
-Hudi takes the columns of the commit that was *requested* last for those of the table. If two drivers change
-them at once, or one changes them while another writes, that commit may lack columns; the union never does.
+For Hudi, the table has the columns of the commit that was *requested* last. If two drivers change them at
+once, or one changes them while another writes, that commit may lack columns; the union never does.
 ``docs/concepts/splice.md`` has the rules.
 """
 
@@ -55,7 +55,7 @@ class Stored:
 
 
 def stored_as(declared: str) -> Stored:
-    """Return how a new column of that type is stored."""
+    """Return the stored form of a new column of that type."""
     return Stored("double" if declared == "float" else declared, declared)
 
 
@@ -92,7 +92,7 @@ def union(first: Mapping[str, Stored], second: Mapping[str, Stored]) -> dict[str
     columns = dict(first)
     for name, other in second.items():
         known = columns.get(name)
-        # Of two types that do not fit each other the first stays: a writer of the other one is refused.
+        # If two types do not fit each other, the first stays: a writer of the other one is refused.
         if known is None or is_wider(other.declared, known.declared):
             columns[name] = other
     return columns
@@ -109,7 +109,7 @@ def floats_among(columns: Mapping[str, Stored]) -> frozenset[str]:
 
 
 def columns_to_write(spec: Spec, stream: StreamSpec, table: Mapping[str, Stored]) -> dict[str, Stored]:
-    """Return the columns of a batch: all that the table has, and those that the stream adds or widens.
+    """Return the columns of a batch: all of the table, and those that the stream adds or widens.
 
     The columns of a stream change with its own batches only; the first commit of a table has those of all.
 
@@ -126,16 +126,16 @@ def columns_to_write(spec: Spec, stream: StreamSpec, table: Mapping[str, Stored]
 
 
 def columns_to_delete(spec: Spec, table: Mapping[str, Stored]) -> dict[str, Stored]:
-    """Return the columns of a delete: all that the table has, and the tombstones of this spec's streams."""
+    """Return the columns of a delete: all of the table, and the tombstones of this spec's streams."""
     tombstones = {f"{stream.name}__{TOMBSTONE}": stored_as("boolean") for stream in spec.streams}
     return union(table, tombstones)
 
 
 def check_columns(spec: Spec, table: Mapping[str, Stored]) -> None:
-    """Refuse a spec with a type that cannot hold what the table has in that column.
+    """Refuse a spec with a type that cannot hold the table's values of that column.
 
     Hudi would accept more changes, such as a number turned into text, after which a stream would be ordered
-    as text. Columns and streams that only one side has are no error: the table keeps them, or gets them.
+    as text. It is not an error if only one side has a column or stream: the table keeps it, or gets it.
 
     Args:
         spec: The spec of a writer that begins.

@@ -1,7 +1,7 @@
 """The commits of a table as they grow: our batches, the columns, the names of the view and the locks.
 
-The first read goes through all commits, later ones only through new ones. What is kept of them does not grow
-with their number: the last batch of each stream and query, and ranges of batch numbers.
+The first read goes through all commits, later ones only through new ones. Memory does not grow with their
+number: only the last batch of each stream and query, and ranges of batch numbers, are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Query:
-    """What is known of a query's commits: the last to complete, and the numbers of all batches."""
+    """The known commits of a query: the last to complete, and the numbers of all batches."""
 
     last: BatchCommit | None = None
     batches: Ranges = field(default_factory=Ranges)
@@ -54,7 +54,7 @@ class Commits:
         self._archived_until = ""
 
     def refresh(self) -> None:
-        """Read what was committed since the last refresh, from the archived timeline too if needed.
+        """Read the commits since the last refresh, from the archived timeline too if needed.
 
         Raises:
             Py4JJavaError, CapturedException: Hudi could not read the timeline.
@@ -86,7 +86,7 @@ class Commits:
         return {column: name for column, (_, name) in self._view.items()}
 
     def strays(self) -> frozenset[str]:
-        """Return the files outside of the buckets that known commits to a splice table wrote."""
+        """Return the files outside the buckets that known commits to a splice table wrote."""
         return frozenset(self._strays)
 
     def forget_strays(self, files: Iterable[str]) -> None:
@@ -123,8 +123,8 @@ class Commits:
         self._newest, self._pending = newest, pending
 
     def _forget_what_was_restored(self, active: Any) -> None:  # noqa: ANN401  py4j
-        """Start anew after a restore, which takes commits off the timeline."""
-        # One that is under way counts, and counts anew when it is done: meanwhile commits are still there.
+        """Start again after a restore, which takes commits off the timeline."""
+        # A restore under way counts, and counts again when it is done: meanwhile commits still exist.
         restores = [
             (instant.requestedTime(), instant.getCompletionTime() or "")
             for instant in items(active.getRestoreTimeline().getInstants())

@@ -1,4 +1,4 @@
-"""Check that an existing table is the one that a spec describes; nothing is written unless it is."""
+"""Check that an existing table is the one that a spec describes; if not, nothing is written."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Guard a splice table against sessions that know nothing of asynclock, by what its properties say.
+"""Guard a splice table with its properties against sessions that do not know asynclock.
 
-Hudi takes every entry of a table's ``hoodie.properties`` for an option of each Spark write, by SQL or by
-DataFrame, and refuses a write that was given another value. So the options without which a write breaks a
-splice table are kept there, with a key generator that checks every row (``io.asynclock.hudi``'s
-``SpliceKeyGenerator``). What a session without our extension can still do is in ``docs/concepts/sql.md``.
+Hudi uses every entry of a table's ``hoodie.properties`` as an option of each Spark write, by SQL or by
+DataFrame, and refuses a write with another value. So the options without which a write breaks a splice table
+are there, with a key generator that checks every row (``io.asynclock.hudi``'s ``SpliceKeyGenerator``).
+``docs/concepts/sql.md`` lists the things that a session without our extension can still do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEY_GENERATOR: Final = "io.asynclock.hudi.SpliceKeyGenerator"
 
-# Without these a write makes files outside of the buckets, compacts or cleans beside the elected services,
+# Without these a write makes files outside the buckets, compacts or cleans next to the elected services,
 # rolls running streams back, looks dead to the cleaning, or commits without the lock of the others.
 _GUARDED: Final = (
     hoodie.DATASOURCE_WRITE_TABLE_TYPE,
@@ -43,7 +43,7 @@ _GUARDED: Final = (
     hoodie.CLIENT_HEARTBEAT_INTERVAL_IN_MS,
     hoodie.CLIENT_HEARTBEAT_TOLERABLE_MISSES,
 )
-# Hudi compacts inside of a frame's write that does not forbid it, whatever the properties say of that.
+# Hudi compacts in a frame's write that does not forbid it, whatever the properties say.
 _NEVER: Final = str(2**31 - 1)
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a table: files that are missing, cut, late or in the wrong place."""
+"""Defects of a table: files that are missing, cut, late or in the wrong place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The instants of a table with what each has done: who wrote how much, and how long it took."""
+"""The instants of a table with their work: who wrote how much, and how long it took."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class History:
         The first call returns all of them. They are in the order of completion, pending ones last.
         """
         found, first = retry(self._read, READ)
-        # An instant that is not on the active timeline any more need not be remembered.
+        # An instant that is no longer on the active timeline need not be remembered.
         self._known = {one for one in self._known if one[0] >= first}
         self._known.update((one.requested, one.action, one.state) for one in found)
         return in_order(found)

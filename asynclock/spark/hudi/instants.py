@@ -16,7 +16,7 @@ _LENGTH: Final = 17
 METADATA_PREFIX: Final = "asynclock."
 DELTA_COMMIT: Final = "deltacommit"
 DELETES: Final = "__deletes"
-"""What a delete's commit has for its stream; no stream can have this name. Its query is the delete's id."""
+"""The stream in a delete's commit; no stream can have this name. Its query is the delete's id."""
 COMPACTION: Final = "compaction"
 COMPACTED: Final = "commit"
 CLUSTERING: Final = "clustering"
@@ -33,12 +33,12 @@ WRITES: Final = frozenset({DELTA_COMMIT, COMPACTED})
 class Instant:
     """One action on the timeline.
 
-    What a commit has done is None where only the timeline's listing was read, of other actions, and while the
+    The fields of a commit are None if only the timeline's listing was read, for other actions, and while the
     action is pending.
 
     Attributes:
-        requested: Hudi's instant time of the request, which identifies the action; a savepoint has that of
-            the commit that it keeps.
+        requested: Hudi's instant time of the request, which identifies the action; a savepoint has the time
+            of the commit that it keeps.
         completed: Instant time of the completion; None while pending.
         action: For example ``deltacommit``, ``compaction``, ``clean``, ``rollback``. A compaction completes
             as ``commit``, a clustering as ``replacecommit``.
@@ -47,11 +47,11 @@ class Instant:
             SQL, or a session without asynclock.
         batch: Number of the batch in the stream's query; None for a write without one.
         token: Fencing token of the lease under which it was written.
-        rows: Inserts, updates and deletes that the commit wrote, by Hudi's write statistics: a row that is
-            only copied into a new base file does not count, and of a batch only the newest event of a key.
-            Hudi counts what a compaction merges as inserts or updates.
+        rows: Inserts, updates and deletes that the commit wrote, by Hudi's write statistics. A row that is
+            only copied into a new base file does not count. In a batch, only the newest event of a key
+            counts. Rows that a compaction merges count as inserts or updates.
         bytes: Size of the files, or of the blocks appended to logs, that the commit wrote.
-        latency: Seconds from request to completion; None while pending, and of a savepoint.
+        latency: Seconds from request to completion; None while pending, and for a savepoint.
         archived: Whether it was read from the archived timeline.
         utc: Whether its times are in UTC; False: in the local time of the driver that made it.
     """
@@ -70,7 +70,7 @@ class Instant:
     utc: bool = False
 
     def in_local_time(self) -> Instant:
-        """Return it with its times in the local time of this process, for people; as it is if not in UTC."""
+        """Return it with its times in the local time of this process, for people; unchanged if not in UTC."""
         if not self.utc:
             return self
         completed = self.completed and _local(self.completed)
@@ -93,11 +93,11 @@ class BatchCommit:
         key: The key columns of the table.
         table_id: Id of the table, chosen by its first writer and kept by all others.
         locks: URL of the locks that the writer held.
-        view: The names of columns in the view by their physical names, where those do not tell them.
-        columns: The columns of the stream that the batch was read with, by their names in the spec, and how,
-            as ``writer.batch_columns.read_with`` says it. Empty in commits without it.
+        view: The names of columns in the view by their physical names, unless they follow from those.
+        columns: The columns of the stream that the batch was read with, by their names in the spec, in the
+            form of ``writer.batch_columns.read_with``. Empty in commits without it.
         floats: The stored columns that hold floats as doubles.
-        offset: Where the batch ends in its source, as the checkpoint says it; empty if that is not known.
+        offset: The end of the batch in its source, in the form of the checkpoint; empty if it is not known.
     """
 
     requested: str

@@ -1,4 +1,4 @@
-"""How a table stores what its streams write: each stream in columns of its own, or whole rows."""
+"""The ways to store the streams of a table: each stream in columns of its own, or whole rows."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Place = tuple[int, str]
 
 
 class Layout(ABC):
-    """What differs between splice tables and plain ones, beside the options of Hudi.
+    """The differences between splice tables and plain ones, apart from the options of Hudi.
 
     Args:
         spec: The table and its streams.
 
     Attributes:
-        in_buckets: Whether the table is guarded, and a file outside of its buckets makes every write fail.
+        in_buckets: Whether the table is guarded, and a file outside its buckets makes every write fail.
         one_partition: Whether the rows of a key are in one partition.
-        logs_events: Whether the logs of a commit have its rows as they were written, before any merge.
+        logs_events: Whether the logs of a commit have its rows unmerged.
     """
 
     in_buckets: bool
@@ -61,12 +61,12 @@ class Layout(ABC):
         Args:
             plans: When the compactions were planned, in order.
             requested: The instant time of the commit's request.
-            completed: That of its completion.
+            completed: The instant time of its completion.
         """
 
     @abstractmethod
     def removed_columns(self, stream: StreamSpec, table: Collection[str]) -> list[str]:
-        """Return those of the table's columns that the spec does not name and newer events turn to null."""
+        """Return the table's columns that the spec does not name and that newer events turn to null."""
 
     @abstractmethod
     def shown(self, stored: DataFrame) -> DataFrame:
@@ -124,9 +124,9 @@ class SpliceLayout(Layout):
     def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:
         """Return the number of compactions below the commit, and its request.
 
-        Of commits to the logs of one base file the one that was requested earlier is earlier, even if both
-        ran at once. But a commit that was complete when a compaction was planned is in the new base file or
-        below it, and one that was not is above.
+        If two commits go to the logs of one base file, the one that was requested earlier is earlier, even if
+        both ran at once. But if a commit was complete when a compaction was planned, it is in the new base
+        file or below it, or else above.
         """
         return bisect_right(plans, completed), requested
 
@@ -137,7 +137,7 @@ class SpliceLayout(Layout):
         return [name for name in mine if name not in named]
 
     def shown(self, stored: DataFrame) -> DataFrame:
-        """Return the keys of which a stream is alive, each stream null that is not."""
+        """Return the keys with a stream that is alive; all other streams are null."""
         spec, names = self._spec, self._spec.view_names()
         alive = reduce(or_, (self._alive(stream) for stream in spec.streams))
         plain = [F.col(name) for name in spec.table.shared_columns]

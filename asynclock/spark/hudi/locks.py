@@ -1,9 +1,9 @@
 """One place of locks for one table, known to every driver.
 
 Two drivers that keep their locks in two places do not exclude each other, and two tables that share locks
-wait for each other. So every commit carries the URL of the locks that it was written under, and beside the
-locks a small object, :data:`MARK`, says which table they belong to. A driver whose spec disagrees with one of
-them is refused. The mark also tells apart what one URL means on two machines or at two endpoints.
+wait for each other. So every commit carries the URL of the locks that it was written under. Next to the locks
+a small object, :data:`MARK`, names their table. A driver whose spec disagrees with one of them is refused.
+The mark also detects one URL that means two places, on two machines or at two endpoints.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_locks(spec: Spec, commit: BatchCommit | None, exists: Callable[[str], 
         exists: Whether there is a table at a path; asked about the path at which the locks know the table.
 
     Returns:
-        Whether the mark is there and names the table; if not, a writer calls ``claim_locks``.
+        Whether the mark exists and names the table; if not, a writer calls ``claim_locks``.
 
     Raises:
         SpecError: The table was written under other locks, or the locks belong to another table.
@@ -72,7 +72,7 @@ def claim_locks(
     client: sync.LockClient,
     lease: sync.Lease,
 ) -> str:
-    """Write down that the locks belong to the table, and return the table's id.
+    """Record that the locks belong to the table, and return the table's id.
 
     Args:
         spec: The spec.
@@ -85,7 +85,7 @@ def claim_locks(
         SpecError: As for ``check_locks``; nothing was written.
     """
     check_url(spec, commit)
-    # A new table has a new id, also where another one was: the checkpoints of that one must not fit.
+    # A new table has a new id, even at the place of an earlier one, whose checkpoints must not fit.
     table_id = commit.table_id if commit else str(uuid.uuid4())
     body = json.dumps({"table_id": table_id, "path": spec.table.path}).encode()
 
@@ -103,7 +103,7 @@ def _check_mark(spec: Spec, commit: BatchCommit | None, body: bytes, exists: Cal
     here = same_table(mark["path"], spec.table.path)
     if commit is None:
         if here:
-            return False  # a new table, whatever was at its path before
+            return False  # a new table, even if another one was at its path before
     elif commit.table_id == mark["table_id"]:
         if here:
             return True
@@ -121,7 +121,7 @@ def _check_mark(spec: Spec, commit: BatchCommit | None, body: bytes, exists: Cal
 
 
 def _moved(spec: Spec, commit: BatchCommit | None) -> bool:
-    """Return whether the spec says that the table has left the locks that it was written under."""
+    """Return whether the spec says that the table has moved away from its former locks."""
     before = spec.locks.moved_from
     return bool(before and commit and same_locks(before, commit.locks))
 

@@ -1,4 +1,4 @@
-"""Hudi's own view of a table, in the driver's JVM, and what is read through it."""
+"""Hudi's own view of a table, in the driver's JVM, and the reads through it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def meta_client(spark: SparkSession, path: str) -> Any:  # noqa: ANN401  py4j ob
         ConfigError: The table's properties are damaged. Nothing was written.
     """
     jvm = classes(spark)
-    # While the properties are rewritten there is only their copy, which Hudi then reads.
+    # While the properties are rewritten, only their copy exists, which Hudi then reads.
     names = ("hoodie.properties", "hoodie.properties.backup")
     if not any(HadoopFiles(spark).exists(f"{path}/.hoodie/{name}") for name in names):
         return None
@@ -59,7 +59,7 @@ def active_timeline(meta: Any) -> Any:  # noqa: ANN401  py4j objects have no typ
 
 @contextmanager
 def _own_files(path: str) -> Iterator[None]:
-    """Turn what Hudi says of damaged files of its own into a ConfigError; a store that fails may pass."""
+    """Turn Hudi's errors about its own damaged files into a ConfigError; a failing store may recover."""
     try:
         yield
     except Py4JJavaError as error:
@@ -76,9 +76,10 @@ def _own_files(path: str) -> Iterator[None]:
 
 
 def clear_unfinished(spark: SparkSession, path: str) -> None:
-    """Remove what a creation of the table has left that was cut off: folders, and properties without a byte.
+    """Remove the leftovers of an interrupted creation of the table: folders, and empty properties.
 
-    Hudi takes that for a table and fails at its properties for ever. Not while another may create the table.
+    Hudi mistakes them for a table and always fails at its properties. Do not call this while another process
+    may create the table.
     """
     files, meta = HadoopFiles(spark), f"{path}/.hoodie"
     unfinished = files.exists(meta) and meta_client(spark, path) is None
@@ -89,7 +90,7 @@ def clear_unfinished(spark: SparkSession, path: str) -> None:
 def update_properties(spark: SparkSession, path: str, entries: Mapping[str, str]) -> None:
     """Put entries into a table's ``hoodie.properties``; nobody else may write them meanwhile.
 
-    Hudi keeps a copy of the file while it is rewritten, which readers take meanwhile.
+    Hudi keeps a copy of the file while it is rewritten; readers use the copy meanwhile.
     """
     jvm: Any = classes(spark)
     properties = jvm.java.util.Properties()

@@ -1,8 +1,8 @@
-"""The rule that a new instant of a table is later than all that it has.
+"""The rule that a new instant of a table is later than all existing ones.
 
-``io.asynclock.timeline.InstantOrder`` has it, because Hudi makes its instants in the JVM. Both commit locks
-ask it for each instant. What is here asks before a piece of work begins, and makes its refusal an error of
-ours.
+``io.asynclock.timeline.InstantOrder`` implements it, because Hudi makes its instants in the JVM. Both commit
+locks ask it for each instant. This module asks before a piece of work begins, and turns a refusal into an
+error of ours.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def refuse_disorder(spark: SparkSession, path: str, archived: str = "") -> None:
 
     Args:
         spark: The session whose JVM would make it.
-        path: The table; one that is not there yet will be in UTC.
-        archived: The newest instant that is known to be archived.
+        path: The table; a new one will be in UTC.
+        archived: The newest instant known to be archived.
 
     Raises:
         TimelineAheadError: It would not be later. Nothing was written.
@@ -48,7 +48,7 @@ def refuse_disorder(spark: SparkSession, path: str, archived: str = "") -> None:
 
 @contextlib.contextmanager
 def in_order_at(path: str) -> Iterator[None]:
-    """Make the refusal of a commit lock in the body, which may be behind other errors, one of ours."""
+    """Turn a commit lock's refusal in the body into our error, even if it is the cause of other errors."""
     try:
         yield
     except (Py4JJavaError, CapturedException) as error:

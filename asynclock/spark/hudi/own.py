@@ -1,4 +1,4 @@
-"""A session in which the settings of a user's session change nothing of what is stored."""
+"""A session in which the settings of a user's session do not change the stored values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from asynclock.spark.jvm import classes, keep_names
 def own_session(spark: SparkSession) -> SparkSession:
     """Return a session for plans of the pipeline itself, whose values and types no setting changes.
 
-    It shares Spark's context with the user's session, has its catalogs, its settings of other systems and
-    those about how much is done at once. Of all else it has Spark's defaults, and ``RUNTIME``: a type such as
+    It shares Spark's context with the user's session. It has the same catalogs, settings of other systems and
+    settings of parallelism. For everything else it has Spark's defaults, and ``RUNTIME``: a type such as
     ``timestamp``, the case of names, arithmetic, calendars and null have one meaning in every session.
 
     Args:

@@ -1,4 +1,4 @@
-"""A set of whole numbers that takes little memory where they follow one another."""
+"""A set of whole numbers that takes little memory if they follow one another."""
 
 from __future__ import annotations
 

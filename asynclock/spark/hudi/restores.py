@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RestoreMark:
-    """The mark of one table, a file beside it.
+    """The mark of one table, a file next to it.
 
     Args:
         spec: The table.
@@ -39,7 +39,7 @@ class RestoreMark:
         self._files.delete(self._url)
 
     def refuse(self) -> None:
-        """Make sure that no restore has been left half done. Only who sees no reservation may ask.
+        """Make sure that no restore is unfinished. Call it only while there is no reservation.
 
         Raises:
             UnfinishedRestoreError: One has.

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _HADOOP: Final = "3.3.4"  # the one of PySpark 3.5
 _HUDI: Final = HUDI_BUNDLE.rpartition(":")[2]
-# What reads files there, and what Hudi takes its commit lock with.
+# The classes that read files there, and those that take Hudi's commit lock.
 _S3: Final = (
     f"org.apache.hadoop:hadoop-aws:{_HADOOP}",
     "org.apache.hudi.aws.transaction.lock.S3StorageLockClient",
@@ -60,7 +60,7 @@ _STORES: Final = {
     "wasbs": _AZURE,
 }
 KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"
-"""What reads topics; the registries do not have it for every version of PySpark 3.5."""
+"""The connector that reads topics; the registries do not have it for every version of PySpark 3.5."""
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _KAFKA_CLASS: Final = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
 _PACKAGES: Final = "spark.jars.packages"
@@ -70,7 +70,7 @@ _MISSING_CLASS: Final = (
     "java.lang.ClassNotFoundException",
     "java.lang.NoClassDefFoundError",
     "Failed to register classes with Kryo",
-    # What Java says if a class inside of a task is missing.
+    # Java's error if a class in a task is missing.
     "java.lang.IllegalStateException: unread block data",
 )
 
@@ -84,8 +84,8 @@ def session_for(
     Args:
         spec: The spec.
         app: The name of an application that this call starts.
-        spark: The session to use, as it is. None: a new session of the Spark that runs in this process,
-            whose settings stay as they are; else one that is started as ``spark-submit`` or the spec's
+        spark: The session to use, as it is. None: a new session of the Spark that runs in this process, whose
+            settings stay as they are. If none runs, one is started as ``spark-submit`` or the spec's
             ``[spark]`` say, and stopped at the end.
 
     Raises:
@@ -122,7 +122,7 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _settings(spec: Spec) -> dict[str, str]:
-    """Return Spark's settings of the spec, with the connector of Kafka where a stream needs it."""
+    """Return Spark's settings of the spec, with the connector of Kafka if a stream needs it."""
     conf = spec.spark.plain()
     if any(stream.kafka for stream in spec.streams):
         conf[_PACKAGES] = ",".join([*filter(None, [conf.get(_PACKAGES)]), KAFKA_CONNECTOR])
@@ -132,8 +132,8 @@ def _settings(spec: Spec) -> dict[str, str]:
 def spread(spark: SparkSession) -> None:
     """Give each shuffle of a session one task per core of the cluster, unless Spark was given a number.
 
-    Spark's own number, 200, makes a small batch take a minute; and a query that was started on another
-    cluster goes on with the number of that one.
+    With Spark's own number, 200, a small batch takes a minute. A query that was started on another cluster
+    goes on with the number of that cluster.
     """
     context = spark.sparkContext
     if not context.getConf().contains(_SHUFFLE_PARTITIONS):

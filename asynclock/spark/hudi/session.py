@@ -1,4 +1,4 @@
-"""A SparkSession ready for splice tables: Hudi, the merger and the settings both need.
+"""A SparkSession ready for splice tables: Hudi, the merger, and the settings that both need.
 
 Two jars go onto the session. asynclock's own is ``asynclock/spark/jars/asynclock-hudi.jar``: a wheel carries
 it, a checkout builds it with ``make jar``. The Hudi bundle is taken from the first of these:
@@ -63,13 +63,13 @@ STATIC: Final = {
     _EXTENSIONS: f"{SQL_EXTENSION},org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
 }
-"""Settings that no running Spark can be given."""
+"""Settings that a running Spark cannot take."""
 RUNTIME: Final = {"spark.sql.session.timeZone": "UTC", **EXACT_TIMES}
 """Settings of a single session."""
 _HUDI: Final = {
     **STATIC,
     **RUNTIME,
-    # A cached relation would keep showing the files of its first query beside running streams.
+    # A cached relation would keep showing the files of its first query while streams run.
     "spark.sql.filesourceTableRelationCacheSize": "0",
     # Hudi measures records with jol, which would start processes that fail to attach to this JVM.
     _DRIVER_FLAGS: f"{IN_UTC} -Djol.skipDynamicAttach=true -Djol.skipHotspotSAAttach=true",
@@ -88,7 +88,7 @@ _ONE_MACHINE: Final = {
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
 }
-# Lists: what the caller adds comes after ours, so that a further jar does not take Hudi off the session.
+# Lists: the caller's items come after ours, so that a further jar does not replace Hudi's.
 _JARS: Final = frozenset({"spark.jars", "spark.jars.packages"})
 _LISTS: Final = _JARS | {_EXTENSIONS}
 # Java takes the last of two flags, so a caller may choose another zone.
@@ -108,12 +108,12 @@ def session(
     (``spark.hadoop.fs.file.impl``), and Python workers of this very interpreter unless ``PYSPARK_PYTHON``
     names another.
 
-    Under ``spark-submit`` the session has its master, jars and settings, and of the settings here those that
-    ``spark-submit`` was not given.
+    Under ``spark-submit`` the session has its master, jars and settings, and only those settings from here
+    that it does not set.
 
     Args:
         app: The application's name in Spark's UI.
-        master: Spark's master URL, where neither ``spark-submit`` nor a running session has chosen one.
+        master: Spark's master URL, if neither ``spark-submit`` nor a running session has chosen one.
         conf: Further settings, which win over those above; jars, packages and extensions are added.
 
     Returns:
@@ -209,7 +209,7 @@ def jvm_output_to(open_file: Callable[[], BinaryIO]) -> Iterator[None]:
     """Make a JVM that the body starts print into a file and not to this process's output.
 
     Args:
-        open_file: Called when a JVM is about to be started, and not at all where one runs.
+        open_file: Called when a JVM is about to be started, and not at all if one runs.
     """
     global _open_output
     before, _open_output = _open_output, open_file
@@ -220,7 +220,7 @@ def jvm_output_to(open_file: Callable[[], BinaryIO]) -> Iterator[None]:
 
 
 def _quiet_gateway(conf: SparkConf) -> Any:  # noqa: ANN401  py4j has no types
-    """Start a JVM that prints into a file, if that is asked for and none runs; else return None."""
+    """Start a JVM that prints into a file if requested and none runs, or else return None."""
     from pyspark import SparkContext  # noqa: PLC0415 - an install without the extra imports us
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
@@ -245,7 +245,7 @@ def _beside(submitted: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, 
 
 
 def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the settings with which :func:`session` starts Spark, for sessions started in another way.
+    """Return the settings with which :func:`session` starts Spark, for sessions started otherwise.
 
     For SQL reads such a session also needs the option
     ``hoodie.write.record.merge.custom.implementation.classes`` set to ``MERGER_CLASS``.
@@ -269,7 +269,7 @@ def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = N
 def exact_times(spark: SparkSession) -> Iterator[None]:
     """Make the jobs that this thread starts in the body leave every date and time unchanged.
 
-    A compaction runs outside of Spark SQL, so settings of the session do not reach its tasks.
+    A compaction runs outside Spark SQL, so settings of the session do not reach its tasks.
     """
     context = spark.sparkContext
     before = {name: context.getLocalProperty(name) for name in EXACT_TIMES}

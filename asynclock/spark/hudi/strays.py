@@ -1,8 +1,8 @@
-"""Files outside of the buckets: what a write without the table's options leaves in a splice table.
+"""Files outside the buckets: leftovers of a write without the options of a splice table.
 
 A bucket is one file group, whose id begins with the number of the bucket. On merge-on-read zeros follow, so
 that writers which do not wait for each other agree about it. Hudi takes the number from the name of every
-file, so one file that has none makes every later write fail.
+file, so a single file without one makes every later write fail.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def is_bucket(group: str, table: TableSpec) -> bool:
 
 
 def listed_strays(spark: SparkSession, table: TableSpec) -> list[str]:
-    """Return every file outside of the buckets, below the table, by a listing of the whole table."""
+    """Return every file outside the buckets, below the table, by a listing of the whole table."""
     jvm: Any = classes(spark)
     root = jvm.org.apache.hadoop.fs.Path(table.path)
     system = root.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""The table of a spec, as one session sees it: what it has, and whether it may be written."""
+"""The table of a spec, as one session sees it: its content, and whether it may be written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 REPAIR_COPY: Final = ".hoodie/asynclock-repair"
-"""Where a repair keeps rows while it moves them, below the table; there until it is done."""
+"""Folder below the table in which a repair keeps rows while it moves them; it exists until then."""
 
 
 class Table:
@@ -44,10 +44,10 @@ class Table:
     Attributes:
         spec: The spec.
         spark: The session.
-        path: Where the table is.
+        path: The place of the table.
         files: The files in any store that the session reaches.
-        timeline: What is on the timeline now.
-        commits: What the commits say, as of the last refresh.
+        timeline: The present timeline.
+        commits: The facts in the commits, as of the last refresh.
         layout: How rows are stored.
         restore_mark: The mark of a restore that has begun.
     """
@@ -66,22 +66,22 @@ class Table:
 
     @property
     def tasks(self) -> int:
-        """How many tasks the session runs at once."""
+        """Number of tasks that the session runs at once."""
         return int(self.spark.sparkContext.defaultParallelism)
 
     def name(self) -> str | None:
-        """Return the name that Hudi has for the table, which never changes; None if there is no table."""
+        """Return Hudi's name of the table, which never changes; None if there is no table."""
         if self._name is None:
             self._name = self.timeline.properties().get(hoodie.TABLE_NAME)
         return self._name
 
     def check_writable(self) -> None:
-        """Refuse a table of which the next write would fail, and read what was committed since the last look.
+        """Refuse a table whose next write would fail, and read the commits since the last look.
 
         Raises:
             ClusteringPlanError: A table with buckets has a clustering plan.
-            StrayFilesError: A splice table has files outside of its buckets.
-            TimelineAheadError: A commit now would not be later than all that the table has.
+            StrayFilesError: A splice table has files outside its buckets.
+            TimelineAheadError: A commit now would not be later than all existing ones.
             ConfigError: The table is in UTC and the JVM is in another zone; or the table has commits, but
                 its properties are gone.
         """
@@ -93,7 +93,7 @@ class Table:
         self.refuse_disorder()
 
     def check_fit(self) -> None:
-        """Refuse a table that is not the one of the spec, by its properties and by the commits known so far.
+        """Refuse a table other than the spec's, by its properties and by the commits known so far.
 
         Raises:
             SpecError: The table has another key, partitioning, merger or number of buckets, was written under
@@ -111,12 +111,12 @@ class Table:
         """Refuse a spec that would rename a column of the view.
 
         Raises:
-            SpecError: A column of the table would have another name than so far; nothing was written.
+            SpecError: A column of the table would get another name; nothing was written.
         """
         check_names(self.spec, self.commits.columns(), self.commits.view_names())
 
     def check_locks(self) -> bool:
-        """Return whether the locks say that they are the table's; if not, a writer calls ``claim_locks``.
+        """Return whether the locks name this table as theirs; if not, a writer calls ``claim_locks``.
 
         Raises:
             SpecError: The table was written under other locks, or the locks belong to another table.
@@ -124,7 +124,7 @@ class Table:
         return check_locks(self.spec, self.commits.newest(), partial(is_table, self.spark))
 
     def claim_locks(self, *, client: sync.LockClient, lease: sync.Lease) -> str:
-        """Write down that the locks belong to the table, and return the table's id.
+        """Record that the locks belong to the table, and return the table's id.
 
         Args:
             client: A client of the locks.
@@ -145,7 +145,7 @@ class Table:
         check_locks(self.spec, self.timeline.newest(), partial(is_table, self.spark))
 
     def refuse_moved(self) -> None:
-        """Make sure that the table is written under the locks of the spec by now; one read of the timeline.
+        """Make sure that the table is now written under the locks of the spec; one read of the timeline.
 
         Raises:
             SpecError: It was written under other locks; nothing was written.
@@ -163,8 +163,8 @@ class Table:
         properties.
 
         Raises:
-            SpecError: The table is not the one of the spec, whose guard would lead writes astray; nothing was
-                written.
+            SpecError: The table is not the one of the spec, so this guard would misdirect its writes; nothing
+                was written.
         """
         fresh = Table(self.spec, self.spark)  # the properties may just have been written
         fresh.commits.refresh()
@@ -178,11 +178,11 @@ class Table:
         return True
 
     def clear_unfinished(self) -> None:
-        """Remove what a creation of the table left when it was cut off; not while another may create it."""
+        """Remove the leftovers of an interrupted creation; not while another process may create the table."""
         clear_unfinished(self.spark, self.path)
 
     def strays(self) -> list[str]:
-        """Return the files outside of the buckets that known commits wrote and that still exist."""
+        """Return the files outside the buckets that known commits wrote and that still exist."""
         written = self.commits.strays()
         self.commits.forget_strays(file for file in written if not self.files.exists(f"{self.path}/{file}"))
         return sorted(self.commits.strays())
@@ -192,10 +192,9 @@ class Table:
         return self.files.exists(f"{self.path}/{REPAIR_COPY}")
 
     def refuse_strays(self) -> None:
-        """Make sure that known commits left no file outside of the buckets, with which every write fails.
+        """Make sure that known commits left no file outside the buckets, with which every write fails.
 
-        Raises:
-            StrayFilesError: There are such files.
+        Raises: StrayFilesError: There are such files.
         """
         strays = self.strays()
         if self.half_repaired():
@@ -233,7 +232,7 @@ class Table:
         Raises:
             ConfigError: They are empty or gone. Nothing was written.
         """
-        # The instants first: whoever creates a table writes its properties before its first instant.
+        # The instants first: a writer that creates a table writes its properties before its first instant.
         if self.timeline.exists() or not newest_instant(self.spark, self.path):
             return
         if not self.timeline.exists():
@@ -246,7 +245,7 @@ class Table:
             raise ConfigError(setting="path", value=file, reason=reason)
 
     def refuse_disorder(self) -> None:
-        """Make sure that a commit now would be later than all that the table has, also what is archived.
+        """Make sure that a commit now would be later than all existing ones, the archived ones included.
 
         Raises:
             TimelineAheadError: It would not.

@@ -1,10 +1,10 @@
-"""Which time Hudi is asked for, to show a table as it was at the completion of an instant.
+"""The time to ask Hudi for, to show a table as it was at the completion of an instant.
 
-Hudi's time travel goes by the times of requests: as of T it merges what was *requested* up to T, and it
-refuses as long as a write requested before T is in flight. But what a reader saw at T is what was *completed*
-by then. Where writers overlap, the two differ. So Hudi is asked for another time, just before the first
-request of a write that was not complete. Up to there, the requests are those of the commits that are wanted,
-unless one of them was requested later than a write that was not complete: then there is no such time.
+Hudi's time travel uses request times: as of T it merges all writes *requested* up to T, and it refuses as
+long as a write requested before T is in flight. But a reader at T saw the writes that were *completed* by
+then. If writers overlap, the two differ. So we ask Hudi for another time, just before the first request of a
+write that was not complete. Up to that time, the requests are those of the wanted commits, unless one of them
+was requested later than a write that was not complete: then there is no such time.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _DIGITS: Final = "%Y%m%d%H%M%S%f"
 _LENGTH: Final = 17
 _FOR_PEOPLE: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _REWRITES: Final = {"mor": frozenset({COMPACTION, COMPACTED}), "cow": frozenset[str]()}
-"""Actions that write again what is committed already."""
+"""Actions that rewrite committed rows."""
 _WRITES: Final = {"mor": frozenset({DELTA_COMMIT, CLUSTERED}), "cow": frozenset({COMPACTED, CLUSTERED})}
 
 
 def in_digits(text: str, timeline: Timeline) -> str:
-    """Return a time that is written for people as Hudi writes it, with digits only; other text as it is.
+    """Return a time for people in Hudi's form, with digits only; other text stays unchanged.
 
     Args:
         text: The time. On a timeline in UTC one without an offset, ``+01:00`` or ``Z``, is local time here.
-        timeline: Of the table whose time it is.
+        timeline: The timeline of the table.
     """
     if not _FOR_PEOPLE.fullmatch(text):
         return text
@@ -55,10 +55,10 @@ def instant_time(text: str, timeline: Timeline) -> str:
 
     Args:
         text: The same, or as people write it: ``2026-11-22T20:45:39.123``; see ``in_digits``.
-        timeline: Of the table whose time it is.
+        timeline: The timeline of the table.
 
     Raises:
-        ConfigError: It is no such time.
+        ConfigError: The text is not such a time.
     """
     found = in_digits(text, timeline)
     if not _is_time(found):
@@ -71,11 +71,11 @@ def instant_time(text: str, timeline: Timeline) -> str:
 
 
 def query_time(table: Table, instants: list[Instant], as_of: str) -> str:
-    """Return the time that Hudi's time travel needs, to show what was committed by an instant.
+    """Return the time that Hudi's time travel needs, to show the commits complete by an instant.
 
     Args:
-        table: The table, whose commits were refreshed after ``instants`` were listed: what was archived in
-            between counts.
+        table: The table, whose commits were refreshed after ``instants`` were listed; instants that were
+            archived in between count.
         instants: The instants of its active timeline.
         as_of: The completion time of an instant, in digits.
 
@@ -105,11 +105,11 @@ def query_time(table: Table, instants: list[Instant], as_of: str) -> str:
 
 
 def request_bound(writes: list[Instant], plans: list[str], archived: str, as_of: str) -> str | None:
-    """Return a time up to which just those writes were requested that were complete at ``as_of``.
+    """Return a time by which exactly the writes complete at ``as_of`` were requested.
 
     Args:
         writes: The writes on the active timeline, pending ones too.
-        plans: When compactions were planned.
+        plans: The times at which compactions were planned.
         archived: The latest completion time of an archived write; empty if there is none.
         as_of: The completion time of an instant, at or after ``archived``.
 
@@ -119,8 +119,8 @@ def request_bound(writes: list[Instant], plans: list[str], archived: str, as_of:
     wanted = [one for one in writes if _is_done(one, as_of)]
     unwanted = [one.requested for one in writes if not _is_done(one, as_of) and one.requested <= as_of]
     time = _before(min(unwanted)) if unwanted else as_of
-    # What is completed after the plan of a compaction is in the logs on top of its base file. Hudi looks
-    # there only if it is asked for a time after the plan.
+    # Writes completed after the plan of a compaction are in the logs on top of its base file. Hudi reads
+    # these only for a time after the plan.
     last = max([archived, *(one.completed or "" for one in wanted)])
     needed = [*(one.requested for one in wanted), *(plan for plan in plans if plan < last)]
     return time if max(needed, default="") <= time else None
@@ -152,7 +152,7 @@ def _check_kept(table: Table, as_of: str) -> None:
 
 
 def gone(as_of: str) -> ConfigError:
-    """Return the error of a state whose files are not there any more."""
+    """Return the error of a state whose files no longer exist."""
     return _refused(as_of, "the files of then are cleaned away; give a later instant")
 
 

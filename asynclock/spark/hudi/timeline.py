@@ -1,4 +1,4 @@
-"""The timeline of a table as a listing: what is on it now, read at each call.
+"""The timeline of a table as a listing of its present instants, read at each call.
 
 It is read through Hudi's own classes in the driver's JVM, so every store and table version that Hudi reads
 can be read here.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Timeline:
-    """Lists the timeline of one table. Nothing is kept between two calls.
+    """Lists the timeline of one table. It keeps nothing between two calls.
 
     Not thread-safe.
 
@@ -55,7 +55,7 @@ class Timeline:
         return {name: properties.getProperty(name) for name in properties.stringPropertyNames()}
 
     def is_utc(self) -> bool:
-        """Return whether the timeline is in UTC, as a new one is, and not in local times of its drivers."""
+        """Return whether the timeline is in UTC, as in new tables, and not in local times of its drivers."""
         return not self.exists() or is_utc(self.meta())
 
     def instants(self) -> list[Instant]:
@@ -114,7 +114,7 @@ class Timeline:
         return sorted(retry(lambda: self._all(meta), READ), key=lambda commit: commit.completed)
 
     def _all(self, meta: Any) -> list[BatchCommit]:  # noqa: ANN401  py4j objects have no types
-        # The archived ones last: what is archived meanwhile is then seen twice instead of never.
+        # The archived ones last: an instant that is archived meanwhile is then seen twice instead of never.
         active = active_timeline(meta).getCommitsTimeline().filterCompletedInstants()
         found = {
             requested: BatchCommit.parse(requested, completed, metadata)
@@ -138,7 +138,7 @@ class Timeline:
         return None
 
     def present_columns(self) -> Mapping[str, Stored]:
-        """Return the columns that Hudi takes for those of the table now, with which it compacts and reads."""
+        """Return the columns that the table has for Hudi now, with which it compacts and reads."""
         meta = self.meta()
         if meta is None:
             return {}
@@ -179,7 +179,7 @@ class Timeline:
             yield from self._dump(lambda file: self._java().active(self.meta(), commits, file))
 
     def archived(self) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-        """Yield the same of the archived ones, in no order."""
+        """Yield the same of the archived commits, in no order."""
         yield from self._dump(lambda file: self._java().archived(self.meta(), file))
 
     def meta(self) -> Any:  # noqa: ANN401  py4j
@@ -204,7 +204,7 @@ class Timeline:
 
 
 def is_table(spark: SparkSession, path: str) -> bool:
-    """Return whether there is a Hudi table at a path, or may be: a path that cannot be read counts as one."""
+    """Return whether a path has a Hudi table, or may have: a path that cannot be read counts as one."""
     try:
         return Timeline(spark, path).exists()
     except Py4JJavaError:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def carried_names(spec: Spec, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the names that a commit carries: those that the physical name does not tell.
+    """Return the names that a commit carries: those that do not follow from the physical name.
 
     Args:
         spec: The spec of the commit.
@@ -37,7 +37,7 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
         known: What commits carry.
 
     Raises:
-        SpecError: A column of the table would have another name than so far; nothing was written.
+        SpecError: A column of the table would get another name; nothing was written.
     """
     names = spec.view_names()
     present = set(stored)
@@ -61,7 +61,7 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
 
 
 def _plain(physical: str) -> str:
-    """Return the part of a physical name behind the stream; ``ts`` for an ordering column."""
+    """Return the part of a physical name after the stream; ``ts`` for an ordering column."""
     return physical.partition("__")[2]
 
 

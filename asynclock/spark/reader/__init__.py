@@ -1,1 +1,1 @@
-"""What readers see, and the check that it is right."""
+"""Reads of the table: the view, changes, SQL and the timeline."""

@@ -1,8 +1,8 @@
 """The rows that changed since an earlier read: whole merged rows, by the completion time of their commits.
 
-The keys come from the files that the commits in question wrote, data and deletes alike, and the rows from a
-snapshot. Commits count by the time at which they completed: that one which was requested earlier and took
-longer is not missed, and each batch is seen whole or not at all.
+The keys come from the files of these commits, data and deletes alike, and the rows from a snapshot. Commits
+count by their completion time. So a commit that was requested earlier and took longer is not missed, and each
+batch is seen whole or not at all.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Changes:
     """The rows of the keys that changed in a range of completion times.
 
     Attributes:
-        frame: The rows as they are at ``until``, under the names of the view; ``_deleted`` says whether the
-            view does not show the key any more; then only its key columns have values. The frame stays as it
-            is while others write, compact and clean.
-        until: The newest completion time of the commits in it. Hand it to the next call as ``since``.
+        frame: The rows as they are at ``until``, under the names of the view; ``_deleted`` is true if the
+            view no longer shows the key; then only its key columns have values. The frame stays the same
+            while others write, compact and clean.
+        until: The newest completion time of the commits in it. Pass it to the next call as ``since``.
     """
 
     frame: DataFrame
@@ -63,7 +63,7 @@ def changes(
 ) -> Changes:
     """Return the rows of the keys that changed in commits that completed after ``since``.
 
-    A key counts as changed if a commit wrote it, also if its row is the same as before. With ``since`` the
+    A key counts as changed if a commit wrote it, even if its row is the same as before. With ``since`` the
     changed rows are computed in the call, and the executors keep them for as long as the frame is in use.
     Without it the frame is the whole table, which is read when the frame is.
 
@@ -73,12 +73,13 @@ def changes(
         since: The ``until`` of an earlier call, or another completion time of an instant; exclusive. None:
             from the start, so that all rows of the view are returned. In digits, or as
             ``2026-11-22T20:45:39.123``.
-        until: Leave out commits that completed later, and show the rows as of then; None: none are left out.
+        until: Leave out commits that completed later, and show the rows as of that time; None: leave out
+        none.
 
     Raises:
-        ConfigError: ``since`` or ``until`` is no instant, or later than all that is committed; ``until`` is
+        ConfigError: ``since`` or ``until`` is not an instant, or is later than all commits; ``until`` is
             before ``since``; or Hudi cannot show the table as of ``until``.
-        ChangesLostError: What changed since then cannot be known any more. Start again without ``since``.
+        ChangesLostError: The changes since then can no longer be known. Start again without ``since``.
         SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
             would rename a column of the view.
     """
@@ -124,7 +125,7 @@ class _ChangedRows:
         self._refuse(self._files)
 
     def of(self, view: DataFrame) -> DataFrame:
-        """Return the changed rows of the view, and the keys that it does not show any more."""
+        """Return the changed rows of the view, and the keys that it no longer shows."""
         if not self._files.files:
             return view.withColumn(DELETED, F.lit(False)).where(F.lit(False))
         changed = self._keys()
@@ -151,7 +152,7 @@ class _ChangedRows:
         return view
 
     def _keys(self) -> DataFrame:
-        """Return the record keys that changed, each once, read by now."""
+        """Return the record keys that changed, each once, already read."""
         files = [(file.path, file.role, file.group) for file in self._files.files]
         tasks = min(len(files), 4 * self._spark.sparkContext.defaultParallelism)
         frame = frame_of(self._spark, files, "path string, role string, file_group string").repartition(tasks)

@@ -1,4 +1,4 @@
-"""Whether the table is there, and the one that the spec's streams have written."""
+"""Checks that the table exists, and that the spec's streams have written it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NO_TABLE: Final = "there is no table yet"
 
 
 def refuse_missing(table: Table) -> None:
-    """Make sure that the table is there, unless no stream of the spec has ever written to it.
+    """Make sure that the table exists, unless no stream of the spec has ever written to it.
 
     Args:
         table: The table, whose commits are refreshed.
 
     Raises:
-        SpecError: A checkpoint of the spec belongs to another table, or to one that is not there any more; or
-            the table has lost its properties.
+        SpecError: A checkpoint of the spec belongs to another table, or to one that no longer exists; or the
+            table has lost its properties.
     """
     table.refuse_lost_properties()
     table.commits.refresh()

@@ -33,7 +33,7 @@ _HUDI_COLUMNS: Final = (
 NOT_YET: Final = "nothing is committed yet"
 _CLEANED: Final = ("Cleaner cleaned up", "Please ensure sufficient commits are retained")
 _IN_FLIGHT: Final = "first incomplete commit"
-"""What Hudi says when it refuses to show an earlier state."""
+"""Hudi's message when it refuses to show an earlier state."""
 
 
 def read(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFrame:
@@ -49,7 +49,8 @@ def read(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFr
         spark: A session with Hudi and the merger, as ``asynclock.spark.session`` makes it.
         as_of: Show the table as it was at the completion time of an instant, ``completed`` of what
             :func:`~asynclock.spark.timeline` returns: with what was complete then, and nothing that was
-            requested before and completed later. Columns that came later are null. None: as it is.
+            requested before and completed later. Columns that were added later are null. None: the table as
+            it is.
 
     Returns:
         A lazy frame: each action reads the table as of its newest commit, or all as of that instant.
@@ -58,7 +59,7 @@ def read(spec: Spec, spark: SparkSession, *, as_of: str | None = None) -> DataFr
         SpecError: There is no such table, it is another one, nothing is committed to it yet, or the spec
             would rename a column of the view.
         ConfigError: No instant was completed at ``as_of``, its files are cleaned away, a restore has dropped
-            commits of then, or a write was in flight that Hudi cannot leave out.
+            commits from that time, or a write was in flight that Hudi cannot leave out.
     """
     table = Table(spec, spark)
     rows = snapshot(table, as_of=None if as_of is None else instant_time(as_of, table.timeline))
@@ -80,7 +81,7 @@ def snapshot(table: Table, *, as_of: str | None = None) -> DataFrame:
 
 
 def _past(table: Table, instants: list[Instant], as_of: str) -> DataFrame:
-    """Return the table as of an instant, with its files listed, so that what follows changes no row."""
+    """Return the table as of an instant, with its files listed, so that later events change no row."""
     if table.timeline.newest_completion() == as_of:
         frame, newest = pinned_snapshot(table)
         if newest == as_of:
@@ -99,8 +100,8 @@ def _past(table: Table, instants: list[Instant], as_of: str) -> DataFrame:
             if _IN_FLIGHT not in str(error):
                 raise
             time = ""
-        # A write takes its time a moment before it is on the timeline. What was there stays in the list, also
-        # if it is archived meanwhile.
+        # A write takes its time a moment before it is on the timeline. Instants stay in the list, even if
+        # they are archived meanwhile.
         listed = {(one.requested, one.action): one for one in (*instants, *table.timeline.instants())}
         instants = list(listed.values())
     raise unread(table.spec, f"{_PINS} times in a row a write began while the files were listed")
@@ -146,8 +147,8 @@ def stored_rows(table: Table, *, as_of: str | None = None) -> DataFrame:
     if as_of is not None:
         reader = reader.option(_AS_OF, as_of)
     if columns and (as_of is not None or is_behind(table.timeline.present_columns(), columns)):
-        # Hudi would read the table without what a change of its columns has just brought; and an earlier
-        # state with the columns of one of its commits, which need not be all.
+        # Without these, Hudi would miss columns that were just added. It would read an earlier state with the
+        # columns of one of its commits, which may lack some.
         types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
         types |= {name: stored.kind for name, stored in columns.items()}
         reader = reader.schema(", ".join(f"`{name}` {sql_type(kind)}" for name, kind in types.items()))
@@ -155,10 +156,10 @@ def stored_rows(table: Table, *, as_of: str | None = None) -> DataFrame:
 
 
 def pinned_snapshot(table: Table) -> tuple[DataFrame, str]:
-    """Return the snapshot of what is committed now, and the newest completion time in it.
+    """Return the snapshot of the present commits, and the newest completion time in it.
 
-    The frame shows the same rows however late it is read, while others commit and compact; the cleaning keeps
-    its files for as long as those of any reader. Unlike time travel it needs nothing of the writes in flight.
+    The frame shows the same rows however late it is read, while others commit and compact. The cleaning keeps
+    its files as long as those of any reader. Unlike time travel, it works next to any writes in flight.
     """
     for _ in range(_PINS):
         newest = table.timeline.newest_completion()

@@ -32,8 +32,8 @@ _RANK: Final = "_asynclock_rank"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _ENCODED: Final = re.compile(r"""[\s%<>\[\]{}|\\^`"#?]""")
-# Hudi knows these of the existing table, or of the statement: with "upsert" an INSERT OVERWRITE in a session
-# without our extension would remove the whole table.
+# Hudi takes these from the existing table or from the statement. With "upsert", an INSERT OVERWRITE in a
+# session without our extension would remove the whole table.
 _NOT_STATED: Final = frozenset({
     hoodie.TABLE_NAME,
     hoodie.DATASOURCE_WRITE_TABLE_NAME,
@@ -47,8 +47,8 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
 
     The view ``<name>`` has the rows and names of :func:`~asynclock.spark.read`, and each of the spec's views
     is ``<name>_<its name>``. The table ``<name>_stored`` has the physical columns; INSERT, UPDATE, MERGE and
-    DELETE of it append to the logs and are merged like a stream's events, beside running streams. After a
-    change of the spec register it again.
+    DELETE of it append to the logs and are merged like a stream's events, while streams run. After a change
+    of the spec register it again.
 
     Args:
         spec: The table and its streams.
@@ -74,7 +74,7 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
     refuse_missing(table)
     if table.commits.newest() is None:
         raise unread(spec, NOT_YET if table.timeline.exists() else NO_TABLE)
-    # A read would find our view under the name by which Hudi looks for the table in the catalog.
+    # Hudi looks its table up in the catalog by name; it would find our view of the same name instead.
     if table.name() == view:
         reason = "the table itself has this name, and could not be read beside a view of it; choose another"
         raise ConfigError(setting="name", value=view, reason=reason)
@@ -105,7 +105,7 @@ def ddl(spec: Spec, *, name: str | None = None, columns: Collection[str] | None 
             None: it has all of them.
 
     Raises:
-        ConfigError: The name has other characters than letters, digits and ``_``.
+        ConfigError: The name has characters other than letters, digits and ``_``.
         SpecError: The table is a plain one, or its path has a character that the catalog cannot name.
     """
     view = _view_name(spec, name)

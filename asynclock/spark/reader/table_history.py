@@ -32,11 +32,11 @@ def timeline(spec: Spec, spark: SparkSession, *, archived: bool = False) -> list
     Args:
         spec: The table and its streams.
         spark: A session with Hudi and asynclock's jar, as ``asynclock.spark.session`` makes it.
-        archived: Return those of the archived timeline as well.
+        archived: Return the instants of the archived timeline as well.
 
     Returns:
-        The instants in the order of completion; pending ones last, in the order of their requests. Their
-        ``completed`` is what ``read`` and ``validate`` take as ``as_of``.
+        The instants in the order of completion; pending ones last, in the order of their requests. ``read``
+        and ``validate`` take their ``completed`` as ``as_of``.
 
     Raises:
         SpecError: There is no such table.
@@ -47,9 +47,9 @@ def timeline(spec: Spec, spark: SparkSession, *, archived: bool = False) -> list
 def follow(
     spec: Spec, spark: SparkSession, *, archived: bool = False, interval: float = _INTERVAL
 ) -> Iterator[list[Instant]]:
-    """Yield what ``timeline`` returns, and then, without an end, what is new or has changed.
+    """Yield the instants of ``timeline``, and then, without an end, each instant that is new or has changed.
 
-    A timeline that cannot be read for a while is a warning in the log.
+    If the timeline cannot be read for a while, the log has a warning.
 
     Args:
         spec: The table and its streams.
@@ -87,6 +87,6 @@ def _first(history: History, *, archived: bool) -> list[Instant]:
     active = history.news()
     if not archived:
         return active
-    # The archived ones last: what is archived meanwhile is then seen twice instead of never.
+    # The archived ones last: an instant that is archived meanwhile is then seen twice instead of never.
     listed = {(one.requested, one.action): one for one in (*history.archived(), *active)}
     return in_order(listed.values())

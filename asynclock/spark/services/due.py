@@ -1,4 +1,4 @@
-"""What the active timeline says of the services: what is planned, and what is due."""
+"""The state of the services on the active timeline: planned work and due work."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def count_since(instants: list[Instant], action: str, mark: str) -> int:
 def is_cleaning_due(instants: list[Instant], retain_commits: int) -> bool:
     """Return whether a compaction has become older than the commits to retain since the last cleaning.
 
-    What a compaction has merged is still needed by the readers of the commits that are retained. Hudi leaves
-    no instant of a cleaning that removes nothing, so a cleaning before that would be repeated for ever.
+    Readers of the retained commits still need the files that a compaction has merged. Hudi leaves no instant
+    of a cleaning that removes nothing, so a cleaning before that time would be repeated forever.
     """
     commits = sorted(_commits(instants), key=lambda instant: instant.requested)
     cleaned = max((instant.requested for instant in instants if _is_done(instant, CLEAN)), default="")
@@ -52,7 +52,7 @@ def _commits(instants: list[Instant]) -> list[Instant]:
 
 
 def unkept(instants: list[Instant]) -> list[Instant]:
-    """Return the instants before the oldest savepoint; Hudi archives no later ones."""
+    """Return the instants before the oldest savepoint; Hudi archives no others."""
     oldest = min((instant.requested for instant in instants if _is_done(instant, SAVEPOINT)), default=None)
     return [instant for instant in instants if oldest is None or instant.requested < oldest]
 

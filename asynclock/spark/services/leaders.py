@@ -51,7 +51,7 @@ def lead_services(
 ) -> ServicesReport:
     """Run the services until the run is stopped.
 
-    All is as in ``asynclock.spark.run_services``, but for ``on_work``: it is called after each piece of work,
+    Works as ``asynclock.spark.run_services``, except for ``on_work``: it is called after each piece of work,
     in the thread that did it.
     """
     started = time.monotonic()
@@ -92,7 +92,7 @@ def lead_services(
 
 
 def _refuse_missing(table: Table, on_event: Callable[[str], object] | None) -> None:
-    """Refuse a table that is not there any more; say so if there is none yet."""
+    """Refuse a table that no longer exists; log if there is none yet."""
     refuse_missing(table)
     if not table.timeline.exists():
         log.info(NO_TABLE)
@@ -146,7 +146,7 @@ class _Leader:
         return True
 
     def _step(self, worker: Worker) -> float | None:
-        """Do what is due; return the seconds until the next step, or None for the end."""
+        """Do the work that is due; return the seconds until the next step, or None for the end."""
         worker.admit()
         if worker.stop.is_set():
             return None

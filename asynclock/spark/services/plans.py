@@ -1,4 +1,4 @@
-"""What Hudi does not expect to find: plans and results without content, files of what was rolled back."""
+"""Leftovers that Hudi does not expect: plans and results without content, files of rolled back writes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ log = logging.getLogger(__name__)
 def remove_empty_plans(table: Table, instants: list[Instant], action: str) -> list[str]:
     """Remove the plans of a service whose files are empty, and return their instants.
 
-    Hudi 1.2 gives a plan that it could not write for want of space its name all the same. With such a plan
-    of a compaction every read and write of the table fails, and the service for ever. Nothing was done by it.
+    When the disk is full, Hudi 1.2 still creates the plan's file, empty. With such a plan of a compaction,
+    every read and write of the table fails, and so does the service, forever. Such a plan has changed
+    nothing.
 
     Args:
         table: The table.
-        instants: The active timeline; those that are removed are taken off.
-        action: Of the service: only its leader may remove its plans, or who has reserved the table.
+        instants: The active timeline; removed instants are taken off.
+        action: The service's; only its leader, or the holder of a reservation, may remove its plans.
     """
     files = table.files
     removed = []
@@ -47,13 +48,14 @@ def remove_empty_plans(table: Table, instants: list[Instant], action: str) -> li
 def reopen_empty_clusterings(table: Table, instants: list[Instant], seen: Container[str]) -> list[str]:
     """Take back clusterings whose result is empty, and return their instants, whose plans are still there.
 
-    Such a result does not say which files the clustering has replaced, so each row of them is there twice.
-    After a later write it cannot be taken back, since that write may have changed either copy of a row.
+    Such a result does not name the files that the clustering has replaced, so each of their rows exists
+    twice. After a later write it cannot be taken back, since that write may have changed either copy of a
+    row.
 
     Args:
         table: The table.
         instants: The active timeline. Only the leader of the service may do this.
-        seen: Instants that were looked at before, since each look costs requests.
+        seen: Instants that were examined before, since each look costs requests.
     """
     files = table.files
     written = max((one.completed or "" for one in instants if one.action in WRITES), default="")
@@ -82,10 +84,10 @@ def reopen_empty_clusterings(table: Table, instants: list[Instant], seen: Contai
 
 
 def remove_late_files(table: Table) -> list[str]:
-    """Remove files of writes that were rolled back, which a task of a dead writer has made since.
+    """Remove files of rolled back writes that a task of a dead writer has made since.
 
-    Nobody sees such a file while the active timeline begins before its instant. Hudi takes the files of
-    earlier instants for committed, so this must be called before an archiving.
+    Nobody sees such a file while the active timeline begins before its instant. For Hudi, the files of
+    earlier instants are committed, so call this before an archiving.
 
     Args:
         table: The table.
@@ -104,8 +106,8 @@ def remove_late_files(table: Table) -> list[str]:
             rolled_back.update(map(str, active.readRollbackMetadata(rollback).getCommitsRollback()))
         except Py4JJavaError:  # a full disk has left it without content; the archiving must go on
             log.warning("what the rollback %s removed cannot be read", rollback.requestedTime())
-    # What was rolled back may have been carried out again under its instant. Whether an instant before the
-    # first write of the active timeline was, is not known here.
+    # A rolled back write may have been carried out again under its instant. This is not known for instants
+    # before the first write of the active timeline.
     known = {instant.requestedTime() for instant in active.getInstants()}
     first = min((one.requestedTime() for one in active.getCommitsTimeline().getInstants()), default="")
     dead = {instant for instant in rolled_back - known if instant > first}

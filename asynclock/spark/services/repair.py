@@ -1,9 +1,8 @@
 """Repair a splice table after a write or a plan that did not come from its pipeline.
 
-Rows outside of the buckets are first copied beside the table's metadata, then their files are removed, then
-the copies are appended like a stream's events. A repair that was interrupted is finished by the next one: a
-file is removed only after it is on the list of those whose rows are copied, and appending a row twice changes
-nothing.
+Rows outside the buckets are first copied next to the table's metadata. Then their files are removed, and the
+copies are appended like a stream's events. The next repair finishes an interrupted one: a file is removed
+only after it is on the list of copied files, and appending a row twice changes nothing.
 """
 
 from __future__ import annotations
@@ -46,15 +45,16 @@ _REJECTED: Final = f"{REPAIR_COPY}-rejected"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepairReport:
-    """What a repair did.
+    """The result of a repair.
 
     Attributes:
-        files: The files outside of the buckets that were removed, below the table.
-        rows: Rows that were moved from them into the buckets.
-        rejected: Rows of them without a key or any ordering value, which no view showed; kept as JSON.
-        rejected_folder: Where those are; None if there are none.
-        plans: Instants of plans that were removed: those of clustering, and of compactions that a full disk
-            has left without content.
+        files: The removed files from outside the buckets, below the table.
+        rows: Number of their rows that were moved into the buckets.
+        rejected: Number of their rows without a key or any ordering value, which no view showed; kept as
+        JSON.
+        rejected_folder: Folder of the rejected rows; None if there are none.
+        plans: Instants of removed plans: of clusterings, and of compactions whose plan a full disk has left
+            empty.
         guarded: Whether the guard had to be put into the table's properties.
     """
 
@@ -72,10 +72,10 @@ class RepairReport:
 
 
 def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | None = None) -> RepairReport:
-    """Move rows outside of the buckets into them, remove clustering plans, and put the guard back.
+    """Move rows outside the buckets into them, remove clustering plans, and put the guard back.
 
-    The table is reserved meanwhile: streams and services that run finish what they do first. Of equal
-    ordering values the moved row wins, as the one that arrives last.
+    The table is reserved meanwhile: running streams and services finish their present work first. If ordering
+    values are equal, the moved row wins, as the one that arrives last.
 
     Args:
         spec: The table and its streams.
@@ -147,7 +147,7 @@ class _Repair:
         return {row.value for row in self._spark.read.text(self._below(_COPIED)).collect()}
 
     def _copy(self, strays: list[str]) -> int:
-        """Copy the rows of the strays' file groups so that they can be appended; return how many cannot."""
+        """Copy the rows of the strays' file groups so that they can be appended; return the number of failures."""
         if not strays:
             return 0
         self._table.commits.refresh()

@@ -1,9 +1,9 @@
 """Savepoints of the table together with the checkpoints of its streams, and the way back to one.
 
-A checkpoint that is ahead of its table skips what the table has lost. So a savepoint keeps a copy of every
-checkpoint beside Hudi's own savepoint, both made while the table is reserved, and a restore sets both back:
-what was dropped is read again. A restore leaves a mark until it is done; while the mark is there streams
-refuse to run, and a second run of the restore finishes it.
+A checkpoint that is ahead of its table skips the events that the table has lost. So a savepoint keeps a copy
+of every checkpoint next to Hudi's own savepoint. Both are made while the table is reserved, and a restore
+sets both back: the streams read the dropped events again. A restore leaves a mark until it is done. While the
+mark exists, streams refuse to run. A second run of the restore finishes it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _BATCH: Final = re.compile("batch=([0-9]+)")
 def savepoint(spec: Spec, *, timeout: float | None = None, spark: SparkSession | None = None) -> str:
     """Keep the table and the checkpoints of its streams as they are now, and return the savepoint's instant.
 
-    The table is reserved for the moment: streams that run finish their batch first and go on afterwards.
-    Cleaning keeps the files of a savepoint, and archiving what came after it, until it is deleted.
+    The table is reserved for the moment: running streams finish their batch first and go on afterwards. Until
+    the savepoint is deleted, cleaning keeps its files, and archiving keeps all later instants.
 
     Args:
         spec: The table and its streams.
@@ -55,7 +55,7 @@ def savepoint(spec: Spec, *, timeout: float | None = None, spark: SparkSession |
         ConfigError: Nothing is committed yet.
         AcquireTimeoutError: The table was not reserved in time.
         UnfinishedRestoreError: A restore has been left half done.
-        StrayFilesError: The table has files outside of its buckets, whose rows a restore could lose.
+        StrayFilesError: The table has files outside its buckets, whose rows a restore could lose.
     """
     with _reserved(spec, timeout, spark, "savepoint") as work:
         work.worker.admit()
@@ -67,12 +67,12 @@ def restore(
 ) -> RestoreReport:
     """Set the table and the checkpoints of its streams back to a savepoint.
 
-    What was committed since is dropped, later savepoints too. Streams that run wait meanwhile, and then
-    read again what was dropped; so do streams that are started later. The savepoint stays.
+    Later commits and savepoints are dropped. Running streams wait meanwhile, and then read the dropped events
+    again; so do streams that start later. The savepoint stays.
 
     Args:
         spec: The table and its streams.
-        savepoint: What ``savepoint`` returned.
+        savepoint: The result of ``savepoint``.
         timeout: Longest wait for the reservation, in seconds; None: no limit.
         spark: A session with Hudi; None: the one that runs in this process, else one is started.
 
@@ -92,7 +92,7 @@ def restore(
 def delete_savepoint(
     spec: Spec, savepoint: str, *, timeout: float | None = None, spark: SparkSession | None = None
 ) -> None:
-    """Let go of a savepoint, so that cleaning and archiving go on beyond it.
+    """Delete a savepoint, so that cleaning and archiving go on beyond it.
 
     Raises:
         ConfigError: There is no such savepoint.
@@ -115,7 +115,7 @@ class _Savepoints:
         self._timeline = table.timeline
 
     def folder(self, instant: str) -> str:
-        """Return where the checkpoints of a savepoint are."""
+        """Return the folder of a savepoint's checkpoints."""
         return f"{self._spec.table.kept}/savepoints/{instant}"
 
     def streams(self, instant: str) -> list[str] | None:
@@ -132,7 +132,7 @@ class _Savepoints:
         return [instant for instant in self._timeline.savepoints() if self.streams(instant) is not None]
 
     def check(self, instant: str) -> None:
-        """Refuse an instant that is no savepoint."""
+        """Refuse an instant that is not a savepoint."""
         known = self.all()
         if instant in known:
             return
@@ -246,12 +246,12 @@ class _Work:
         )
 
     def _set_back(self, stream: StreamSpec, copy: str, is_kept: bool) -> None:  # noqa: FBT001
-        """Set the checkpoint of one stream back; one that was not there then reads all files again."""
+        """Set the checkpoint of one stream back; a stream without one then reads all files again."""
         self._files.delete(stream.checkpoint)
         if not is_kept:
             return
         self._files.copy(copy, stream.checkpoint)
-        # Batches that are read again put their bad rows aside again, perhaps in batches of other numbers.
+        # Batches that are read again quarantine their bad rows again, perhaps under other batch numbers.
         done = [int(name) for name in self._files.names(f"{stream.checkpoint}/commits") if name.isdigit()]
         query_id = Checkpoint(self._spec, stream, self._table.spark).query_id()
         aside = f"{stream.quarantine}/query={query_id}"

@@ -53,7 +53,7 @@ _UNNAMED_FOR: Final = 3600.0  # seconds, after which nobody writes it any more
 
 
 def _unchecked() -> None:
-    """Allow everything: nobody else is at work."""
+    """Allow every commit: nobody else is at work."""
 
 
 class Compaction:
@@ -72,7 +72,7 @@ class Compaction:
         on_work: Callable[[ServiceReport], object] | None = None,
     ) -> None:
         self.done: list[str] = []
-        self._planned_at = ""  # the newest commit at the last plan; Hudi makes none where no log has rows
+        self._planned_at = ""  # the newest commit at the last plan; Hudi makes no plan if no log has rows
         self._table = table
         self._spec = table.spec
         self._on_event = on_event
@@ -109,15 +109,15 @@ class Compaction:
                 plans = planned(self._timeline.instants(), COMPACTION)
             for instant in plans:
                 started = time.monotonic()
-                # Hudi rolls back and repeats a plan that a dead leader left half done.
+                # Hudi rolls back and repeats a plan that a dead leader left unfinished.
                 result = client.compact(instant)
                 if self._lacks_columns(result):
-                    # Else Hudi would take this process for one that is still at work on the plan.
+                    # Otherwise Hudi would assume that this process is still at work on the plan.
                     client.getTableServiceClient().getHeartbeatClient().stop(instant)
                     _tell(self._on_event, f"compaction {instant} began before a change of columns: once more")
                     return
-                # Another leader may be at work on the plan since. Of its own accord Hudi would commit the
-                # files that it has removed.
+                # Another leader may be at work on the plan by now. Hudi would then commit the files that the
+                # other one has removed.
                 check()
                 client.commitCompaction(instant, result, empty())
                 self.done.append(instant)
@@ -181,8 +181,8 @@ class Clustering:
         with write_client(self._table, options) as client:
             for instant in cut_off:
                 check()
-                # Not carried on under its instant, as Hudi would: a task of the leader before may still write
-                # a file, whose rows would be there twice.
+                # Hudi would continue it under its instant. But a task of the previous leader may still write
+                # a file, and its rows would exist twice.
                 client.purgePendingClustering(instant)
                 _tell(self._on_event, f"withdrew the clustering {instant}, which was cut off")
             if not plans:
@@ -217,7 +217,7 @@ class Cleaning:
     ) -> None:
         self.rounds = 0
         self.rolled_back: list[str] = []
-        self._asked = -math.inf  # when Hudi was last asked to carry on a rollback
+        self._asked = -math.inf  # when Hudi was last asked to resume a rollback
         self._cleaned_at = ""  # the newest commit at the last cleaning
         self._seen = ""  # the newest commit at the last look at the archive
         self._table = table
@@ -228,7 +228,7 @@ class Cleaning:
         self._options = cleaning_options(table.spec, tasks=table.tasks)
 
     def step(self, check: Callable[[], object] = _unchecked) -> None:
-        """Do what is due.
+        """Roll back, clean and archive as far as it is due.
 
         Args:
             check: Called before each piece of work; raises if this process must not do it any more.
@@ -239,7 +239,7 @@ class Cleaning:
         self._table.refuse_clustering()
         instants = self._timeline.instants()
         remove_empty_plans(self._table, instants, ROLLBACK)
-        # One that was cut off is carried on. Where Hudi leaves it to another service, that is asked in vain.
+        # Resume an interrupted rollback. Hudi leaves some to another service; then this call does nothing.
         cut_off = bool(planned(instants, ROLLBACK)) and time.monotonic() >= self._asked + SILENCE_MS / 1000
         dead = cut_off or bool(self._timeline.silent(SILENCE_MS))
         services = self._spec.services
@@ -286,8 +286,8 @@ class Cleaning:
     def _remove_torn_files(self) -> None:
         """Remove the temporary files of writers that died.
 
-        Hudi takes that of an archiver for a manifest and fails. Archiving is led by one process at a time, so
-        no other is writing one.
+        Hudi mistakes an archiver's file for a manifest and fails. One process at a time leads the archiving,
+        so no other is writing such a file.
         """
         files = self._table.files
         meta = f"{self._table.path}/.hoodie"

@@ -25,13 +25,14 @@ log = logging.getLogger(__name__)
 def to_utc(spec: Spec, *, timeout: float | None = None, spark: SparkSession | None = None) -> bool:
     """Move the timeline of the table to UTC, while its streams and services wait.
 
-    The move changes one property. Instants of before stay as they are: local times of the drivers that made
-    them. So it is allowed only if every later instant will also be a later text, and if nothing is pending.
+    The move changes one property. Earlier instants stay as they are: local times of the drivers that made
+    them. So the move is allowed only if nothing is pending, and if every later instant will also be a later
+    text.
 
     Args:
         spec: The table and its locks.
         timeout: Longest wait for work in flight, in seconds; None: no limit.
-        spark: A session whose JVM is in UTC; None: as ``session_for`` gives it.
+        spark: A session whose JVM is in UTC; None: the one of ``session_for``.
 
     Returns:
         Whether the table was moved; False: it is in UTC already.

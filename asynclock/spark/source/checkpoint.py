@@ -1,8 +1,8 @@
-"""A stream's checkpoint: the table that it belongs to, and what has been read.
+"""A stream's checkpoint: its table, and the files or records that were read.
 
-A checkpoint is useful only with the table that holds what was read under it. So the first commit of a stream
-writes the table's id into the checkpoint's folder, and a run with another table, or without one, is refused:
-it would skip every file that has been read and report success.
+A checkpoint is useful only with the table that has the rows of its files. So the first commit of a stream
+writes the table's id into the checkpoint's folder. A run with another table, or without one, is refused: it
+would skip every file in the checkpoint and report success.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _READ_AT: Final = "_asynclock_read_at"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnreadChanges:
-    """Files of a source with content that no batch has read, or perhaps not.
+    """Files of a source with content that no batch has read, or may not have read.
 
     Attributes:
-        changed: Files that were written to after they were read; a file is read only once.
+        changed: Files that were changed after they were read; a file is read only once.
         hidden: Files that match the source but whose names begin with ``_`` or ``.``; Spark skips them.
     """
 
@@ -79,9 +79,9 @@ class Checkpoint:
         """Make sure that no file of the checkpoint is empty, or full of zeros, as a power loss leaves them.
 
         Raises:
-            SpecError: One is; the error names it and the way out. Nothing was written.
+            SpecError: A file is damaged; the error names it and the way out. Nothing was written.
         """
-        self.query_id()  # by which it is known what is committed
+        self.query_id()  # it tells which batches are committed
         for folder, remedy in _REMEDIES.items():
             sizes = self._files.sizes(f"{self._stream.checkpoint}/{folder}")
             numbers = sorted(
@@ -108,7 +108,7 @@ class Checkpoint:
 
         Args:
             table_id: Returns the current id of the spec's table; None if nothing is committed there.
-            is_there: Returns whether there is a table without commits of asynclock, for the error.
+            is_there: Returns whether a table without commits of asynclock exists, for the error.
 
         Raises:
             SpecError: The checkpoint belongs to another table, or the table is gone. Nothing was written.
@@ -133,10 +133,10 @@ class Checkpoint:
         raise misplaced(self._spec, keys, self._stream.checkpoint, reason)
 
     def bind(self, table_id: Callable[[], str | None]) -> None:
-        """Write into the checkpoint that it belongs to the spec's table, unless it says so already.
+        """Record in the checkpoint that it belongs to the spec's table, unless it says so already.
 
-        Call it after a commit and before Spark records the batch: a process killed in between repeats the
-        batch and binds the checkpoint then.
+        Call it after a commit and before Spark records the batch. A process killed in between repeats the
+        batch and then binds the checkpoint.
 
         Args:
             table_id: Returns the id of the spec's table.
@@ -153,14 +153,14 @@ class Checkpoint:
         return None if found is None else found["id"]
 
     def offset(self, batch_id: int) -> str:
-        """Return where a batch ends in its source, as Spark noted before it began; empty if that is gone."""
+        """Return the end of a batch in its source, as Spark noted it in advance; empty if that is gone."""
         text = self._files.read(f"{self._stream.checkpoint}/offsets/{batch_id}")
         return "" if text is None else text.splitlines()[-1]
 
     def due(self, batch_id: int) -> list[tuple[str, int]] | None:
         """Return the files of a batch: URL, and modification time in microseconds when they were listed.
 
-        Spark leaves out a file that has vanished since, without a word.
+        Spark silently leaves out a file that has vanished since.
 
         Returns:
             None if the checkpoint does not say it, and for a topic.
@@ -185,7 +185,7 @@ class Checkpoint:
         return files
 
     def first_offset(self) -> str:
-        """Return where the first batch begins in its topic; empty if there is none yet."""
+        """Return the start of the first batch in its topic; empty if there is no batch yet."""
         text = self._files.read(f"{self._stream.checkpoint}/sources/0/0")
         return "" if text is None else text[text.index("{") :]  # the line before is a version
 
@@ -193,8 +193,8 @@ class Checkpoint:
         """Return each file (``FILE``), its entry in the source's log (``ENTRY``) and its time, in ms.
 
         Files arrived in the order of the entries; one that was touched later has a misleading modification
-        time. Entries are numbered as batches are until a driver dies after it wrote an entry and before it
-        noted the batch: the next batch then has two.
+        time. Entries have the numbers of batches until a driver dies after it wrote an entry and before it
+        noted the batch: the next batch then has two entries.
         """
         path = self._path("sources/0")
         if not self._exists(path):
@@ -213,12 +213,12 @@ class Checkpoint:
         return {row[FILE]: (row[ENTRY], row[_READ_AT]) for row in self.files().collect()}
 
     def unread(self) -> int:
-        """Return how many files of the source no batch has read yet."""
+        """Return the number of files of the source that no batch has read yet."""
         known = self.arrivals()
         return sum(file.url not in known for file in source_files(self._spark, self._stream.source))
 
     def files_in(self, batch_id: int) -> int:
-        """Return how many files a batch reads; 0 if that is not known any more."""
+        """Return the number of files of a batch; 0 if it is no longer known."""
         entry = json.loads(self.offset(batch_id) or "{}").get("logOffset")
         log = f"{self._stream.checkpoint}/sources/0/{entry}"
         text = self._files.read(log) or self._files.read(f"{log}.compact") or ""

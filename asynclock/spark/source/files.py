@@ -31,7 +31,7 @@ class SourceFile:
 
     Attributes:
         url: Its URL as Spark writes it, ``file:///`` for a local one.
-        modified_ms: When it was written last, in milliseconds since 1970.
+        modified_ms: Time of the last write, in milliseconds since 1970.
         size: Bytes.
     """
 
@@ -100,7 +100,7 @@ def frame_of(spark: SparkSession, rows: Sequence[Sequence[object]], schema: str)
 def plain_path(url: Column) -> Column:
     """Return a column with the :func:`plain_url` of each URL."""
     has_one_slash = url.startswith("file:/") & ~url.startswith("file://")
-    # A regular expression for every row would take as long as the rest of the reading.
+    # A regular expression for every row would take as long as all the rest of the reading.
     longer = F.concat(F.lit("file:///"), url.substr(len("file:/") + 1, _LONGEST))
     return F.when(has_one_slash, longer).otherwise(url)
 

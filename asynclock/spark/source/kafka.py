@@ -1,7 +1,7 @@
 """Read the records of a Kafka topic into events, by the rules for the lines of JSON files.
 
-A record is an event, and of two records of a partition the later offset arrived later. Between partitions
-Kafka knows no order: a batch takes the record of the higher partition for the later one, in each attempt.
+A record is an event. In a partition, the record with the later offset arrived later. Kafka has no order
+between partitions, so in a batch the record of the higher partition counts as the later one, in each attempt.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def open_source(spec: Spec, stream: StreamSpec, spark: SparkSession) -> Source |
         spark: A session with asynclock's jar.
 
     Raises:
-        SpecError: It does not exist or cannot be read. Nothing was written.
+        SpecError: The source does not exist or cannot be read. Nothing was written.
     """
     if stream.kafka is None:
         return Source(spec, stream, spark)
@@ -102,7 +102,7 @@ class TopicSource:
         """Return the rows of records, each with its values or a reason.
 
         Args:
-            records: As Spark's connector gives them.
+            records: The rows of Spark's connector.
 
         Returns:
             The key, partition and stream columns in their declared types, ``ARRIVAL``, ``TOPIC``,
@@ -123,7 +123,7 @@ class TopicSource:
         return refuse_unfit(parsed.withColumn(ARRIVAL, arrival), self._spec, reason=REASON, record=RAW)
 
     def unnamed_columns(self) -> list[str]:
-        """Return the fields that the records read so far have and the spec does not name, at most 100."""
+        """Return fields of the records read so far that the spec does not name, at most 100."""
         return list(self._unnamed.value())
 
     def good(self, parsed: DataFrame) -> DataFrame:
@@ -131,7 +131,7 @@ class TopicSource:
         return parsed.where(F.col(REASON).isNull()).select(*self._types, ARRIVAL)
 
     def bad(self, parsed: DataFrame) -> DataFrame:
-        """Return the bad ones among parsed rows, as they are put aside: where they were, what is wrong."""
+        """Return the bad ones among parsed rows for the quarantine: with their place and the reason."""
         return bad_rows(parsed, {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET})
 
 
@@ -144,9 +144,9 @@ def read_options(kafka: KafkaSpec) -> dict[str, str]:
     client = {f"kafka.{name}": value for name, value in kafka.client().items()}
     return {
         **client,
-        "kafka.isolation.level": "read_committed",  # records of aborted transactions are no events
+        "kafka.isolation.level": "read_committed",  # records of aborted transactions are not events
         "kafkaConsumer.pollTimeoutMs": "30000",  # Spark's own is two minutes
-        "failOnDataLoss": "true",  # a gap must not pass unseen
+        "failOnDataLoss": "true",  # a gap must not go unnoticed
     }
 
 

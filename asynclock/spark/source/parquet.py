@@ -1,7 +1,7 @@
 """Read parquet files, each by its own schema, with conversions that change no value.
 
-Spark reads a file if it can; ``io.asynclock.source.ParquetRows`` reads the others, and all files of a batch
-in which Spark met one that it cannot decode.
+Spark reads a file if it can. ``io.asynclock.source.ParquetRows`` reads the others. If Spark cannot decode one
+file of a batch, the latter reads all files of that batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SMALL: Final = ("int8", "int16", "uint8", "uint16")
 _INTEGERS: Final = (*_SMALL, "int32", "uint32", "int64")
-# The types of files, as io.asynclock.source.ParquetFooter names them, that each declared type takes.
+# The types of files that each declared type accepts, by their names in io.asynclock.source.ParquetFooter.
 _TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "string": ("string", *_INTEGERS, "uint64"),
     "boolean": ("boolean",),
@@ -42,7 +42,7 @@ _READ_AS: Final[Mapping[str, str]] = {
     **{f"timestamp({unit})": "timestamp_ltz" for unit in ("millis", "micros", "int96")},
     "timestamp(nanos)": "bigint", "float16": "float",
 }  # fmt: skip
-# What makes of the values of io.asynclock.source.ParquetRows those that Spark reads; else a cast does.
+# SQL that turns values of io.asynclock.source.ParquetRows into those that Spark reads; else a cast does.
 _FROM_LIBRARY: Final[Mapping[str, str]] = {
     "date": "date_from_unix_date({})",
     **{f"timestamp({unit})": "timestamp_micros({})" for unit in ("millis", "micros", "int96")},
@@ -51,7 +51,7 @@ _DIGITS: Final[Mapping[str, int]] = {
     "int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10, "int64": 19, "uint64": 20,
 }  # fmt: skip
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
-# With any session: dates are in the Gregorian calendar, and unreadable files are not skipped.
+# In every session, dates are in the Gregorian calendar, and unreadable files are not skipped.
 _OPTIONS: Final = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
@@ -60,7 +60,7 @@ _OPTIONS: Final = {
     "mergeSchema": "false",
     "parquet.page.verify-checksum.enabled": "true",
 }
-# What Hadoop takes for a pattern. Spark's own switch against patterns reads files twice where one has these.
+# Hadoop sees a pattern in these. Spark's own switch against patterns reads files twice if a name has them.
 _PATTERN: Final = re.compile(r"[\[\]{}*?\\]")
 _NANOS: Final = "timestamp(nanos)"
 _NOTHING: Final = ("absent", "null")  # such a column is null in every row
@@ -82,7 +82,7 @@ def rows(
         types: The declared types by column.
         sources: The names in the files, by column.
         required: The columns that must not be null.
-        footers: What ``footers`` has found in them.
+        footers: The result of ``footers`` for them.
         carefully: Read all files one by one and not by Spark, so that one that cannot be decoded is a bad
             file and fails no task.
     """
@@ -113,7 +113,7 @@ def footers(
     optional: Sequence[str],
     unnamed: Any,  # noqa: ANN401  py4j
 ) -> list[Row]:
-    """Return what ``io.asynclock.source`` finds in each file, in the order of arrival.
+    """Return the findings of ``io.asynclock.source`` in each file, in the order of arrival.
 
     Args:
         files: URL and modification time of each.
@@ -173,7 +173,7 @@ def _by_spark(
 def _by_library(
     spark: SparkSession, footers: Sequence[Row], found: Mapping[str, str], sources: Mapping[str, str]
 ) -> DataFrame:
-    """Return the same as ``_by_spark``, and a row without a place for each file that cannot be decoded."""
+    """Return the rows of ``_by_spark``, and a row without a place for each file that cannot be decoded."""
     files = listed(spark, [(footer["file"], footer["modified"]) for footer in footers])
     jvm: Any = classes(spark)
     rows = jvm.io.asynclock.source.SourceFiles.parquetRows(
@@ -225,7 +225,7 @@ def _checked(
 
 def _is_utf8(text: Column, spark: SparkSession) -> Column:
     jvm: Any = classes(spark)
-    # Decoding and comparing each text would take longer than the rest of the reading.
+    # Decoding and comparing each text would take longer than all the rest of the reading.
     return Column(jvm.io.asynclock.source.SourceFiles.isUtf8(text.cast("binary")._jc))  # noqa: SLF001
 
 

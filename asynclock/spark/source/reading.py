@@ -1,7 +1,7 @@
-"""Read source files into events: typed rows, and for each bad row or file the reason why it is bad.
+"""Read source files into events: typed rows, and the reason for each bad row or file.
 
-docs/concepts/splice.md says what a file may say. CSV and JSON are read by ``io.asynclock.source`` in the JVM,
-text by text; parquet by Spark, after a look at the footer of each file.
+docs/concepts/splice.md has the rules for files. ``io.asynclock.source`` reads CSV and JSON in the JVM, text
+by text. Spark reads parquet, after a look at the footer of each file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PLACE: Final = "_asynclock_row"
 _HEADERS: Final = 20
 # The schema of Spark's format, which a streaming frame must name.
 _BINARY_FILE: Final = "path string, modificationTime timestamp_ltz, length bigint, content binary"
-# The type as which the JVM returns each declared type, and the conversion.
+# The type in which the JVM returns each declared type, and the conversion.
 _STORED: Final = {"date": "date_from_unix_date(`{}`)", "timestamp": "timestamp_micros(`{}`)"}
 # Without this Spark silently skips a new file that is a week older than the newest one it has seen.
 _FOR_EVER: Final = "1000000d"
@@ -56,8 +56,8 @@ class Settled:
 
     Attributes:
         frame: The rows, each with its values or a reason.
-        rows: How many there are.
-        bad: How many of them have a reason.
+        rows: Number of rows.
+        bad: Number of rows with a reason.
     """
 
     frame: DataFrame
@@ -108,7 +108,7 @@ class Source:
 
         Args:
             files: URL and modification time of each, as ``all`` and ``stream`` list them.
-            due: The same from the checkpoint; a file that has vanished since is in it alone, and is bad.
+            due: The same from the checkpoint. If a file has vanished since, it is only here, and is bad.
         """
         if due is not None:
             files = listed(self._spark, due)
@@ -119,7 +119,7 @@ class Source:
                 if self._stream.format != "parquet":
                     raise
                 # Perhaps Spark cannot decode one file, and it does not say which. Reading them one by one
-                # tells, and meets what else was wrong once more.
+                # finds it, and raises any other error again.
                 rows = kept.enter_context(persisted(self.parse(files, carefully=True), settled))
             yield rows
 
@@ -128,7 +128,8 @@ class Source:
 
         Args:
             files: URL and modification time of each.
-            carefully: A parquet file that cannot be decoded costs no other, which takes longer.
+            carefully: Read parquet files one by one, so that one that cannot be decoded spoils no other;
+            slower.
 
         Returns:
             The key, partition and stream columns in their declared types, ``ARRIVAL``, ``FILE``, ``LINE``,
@@ -141,7 +142,7 @@ class Source:
             )
         else:
             rows = self._texts(files)
-        # A complete order for any number of tasks: by the age of the file, then by the place in it.
+        # A total order for any number of tasks: by the age of the file, then by the place in it.
         arrival = F.struct(
             F.timestamp_micros(_MODIFIED).alias("modified"),
             F.col(FILE).alias("file"),
@@ -151,7 +152,7 @@ class Source:
         return refuse_unfit(parsed, self._spec, reason=REASON, record=RAW)
 
     def unnamed_columns(self) -> list[str]:
-        """Return the columns that the files read so far have and the spec does not name, at most 100."""
+        """Return columns of the files read so far that the spec does not name, at most 100."""
         return list(self._unnamed.value())
 
     def good(self, parsed: DataFrame) -> DataFrame:
@@ -159,7 +160,7 @@ class Source:
         return parsed.where(F.col(REASON).isNull()).select(*self._types, ARRIVAL)
 
     def bad(self, parsed: DataFrame) -> DataFrame:
-        """Return the bad ones among parsed rows, as they are put aside: ``file``, ``line``, what is wrong."""
+        """Return the bad ones among parsed rows for the quarantine: ``file``, ``line`` and the reason."""
         return bad_rows(parsed, {"file": FILE, "line": LINE})
 
     def _texts(self, files: DataFrame) -> DataFrame:
@@ -177,7 +178,7 @@ class Source:
         return parquet.footers(files, self._sources, self._stream.optional, self._unnamed)
 
     def _check_headers(self, files: list[str]) -> None:
-        """Refuse a column that neither the newest files have nor the oldest; one without it is only bad."""
+        """Refuse a column that neither the newest nor the oldest files have; if one lacks it, that file is bad."""
         if self._stream.format == "json":
             return
         jvm: Any = classes(self._spark)
@@ -228,7 +229,7 @@ def bad_rows(parsed: DataFrame, places: Mapping[str, str]) -> DataFrame:
 
     Args:
         parsed: The rows.
-        places: What says where a row was, and the column that has it.
+        places: The names of a row's place, each with its column.
     """
     shown = {**places, "reason": REASON, "record": RAW}
     bad = parsed.where(F.col(REASON).isNotNull())
@@ -236,7 +237,7 @@ def bad_rows(parsed: DataFrame, places: Mapping[str, str]) -> DataFrame:
 
 
 def stored_as_declared(rows: DataFrame, types: Mapping[str, str], about: Sequence[str]) -> DataFrame:
-    """Return rows of ``io.asynclock.source`` with dates and timestamps made of numbers, and ``about``."""
+    """Return rows of ``io.asynclock.source`` with dates and timestamps in place of numbers, and ``about``."""
     values = [
         F.expr(_STORED[kind].format(name)).alias(name) if kind in _STORED else F.col(name)
         for name, kind in types.items()
@@ -250,7 +251,7 @@ def read_keys(spec: Spec, spark: SparkSession, file: str) -> DataFrame:
     Args:
         spec: The table.
         spark: A session with asynclock's jar.
-        file: URL or path; the suffix says which format it has, and whether it is compressed.
+        file: URL or path; the suffix gives the format and the compression.
 
     Raises:
         ConfigError: There is no such file, its suffix says nothing, or a row is bad.
@@ -305,7 +306,7 @@ def _text_rows(
 
 
 def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j
-    """Return why there is nothing to wait for, or None: an empty folder may still get files."""
+    """Return the reason not to wait for files, or None: an empty folder may still get files."""
     while any(wildcard in path.toString() for wildcard in "*?[{"):
         path = path.getParent()
     if not system.exists(path):
@@ -318,7 +319,7 @@ def _missing_remote(path: Any, system: Any) -> str | None:  # noqa: ANN401  py4j
 
 @contextmanager
 def persisted(parsed: DataFrame, settle: Callable[[DataFrame], Settled]) -> Iterator[Settled]:
-    """Yield what ``settle`` makes of rows that are read once and kept while the context lasts."""
+    """Yield the result of ``settle`` on rows that are read once and kept while the context lasts."""
     try:
         yield settle(parsed.persist())
     finally:
@@ -328,10 +329,10 @@ def persisted(parsed: DataFrame, settle: Callable[[DataFrame], Settled]) -> Iter
 def settled(parsed: DataFrame) -> Settled:
     """Return the parsed rows without those of bad files, except the one with the reason; mostly one job.
 
-    A file shows its damage when some of its rows have been read already. Persist ``parsed`` before.
+    A damaged file may show only after some of its rows were read. Persist ``parsed`` first.
     """
     is_bad = F.col(REASON).isNotNull() & F.col(LINE).isNull()
-    # Not a filter: Spark skips the reading if it cannot match, so damage would show too late.
+    # Not a filter: if it cannot match, Spark skips the reading, and damage would show too late.
     damaged = F.collect_set(F.when(is_bad, F.col(FILE)))
     rows, bad, files = _counted(parsed, damaged)
     if files:
@@ -341,7 +342,7 @@ def settled(parsed: DataFrame) -> Settled:
 
 
 def counted(parsed: DataFrame) -> Settled:
-    """Return parsed rows of which none has to be left out; one job."""
+    """Return parsed rows if none has to be left out; one job."""
     rows, bad = _counted(parsed)
     return Settled(frame=parsed, rows=rows, bad=bad)
 

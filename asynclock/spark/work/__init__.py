@@ -1,1 +1,1 @@
-"""How work is done on a table: under a lease, past its gate, cancellable, again if it failed."""
+"""Work on a table: under a lease, past its gate, cancellable, and repeated if it fails."""

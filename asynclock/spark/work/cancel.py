@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _AGAIN_SECONDS: Final = 0.1
-# Cancelled jobs end within moments. Other work, such as a wait for Hudi's lock, ends only by an interrupt,
-# which would leave a running job behind and so comes second.
+# Cancelled jobs end within moments. Other work, such as a wait for Hudi's lock, needs an interrupt. An
+# interrupt leaves a running job behind, so it comes second.
 _INTERRUPT_AFTER: Final = 2.0
 
 

@@ -22,16 +22,16 @@ def acquire_until(
     own: sync.Lease | None = None,
     timeout: float | None = None,
 ) -> sync.Lease:
-    """Acquire a lock; the log says who holds it meanwhile.
+    """Return the lease of a lock; the log names its holder meanwhile.
 
     Args:
         lock: The lock.
         stop: Set it to end the wait.
-        own: A lease of the caller, which must last.
+        own: A lease of the caller, which must stay held.
         timeout: Longest wait, in seconds; None: no limit.
 
     Raises:
-        AcquireTimeoutError: The time is out, or ``stop`` was set.
+        AcquireTimeoutError: The timeout has passed, or ``stop`` was set.
         LeaseLostError: The caller's own lease was lost.
     """
     engine = lock._core

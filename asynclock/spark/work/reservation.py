@@ -1,13 +1,13 @@
 """Reserve a table: a reader-writer lock made of leases.
 
-All work on a table runs under a lease that it takes first: a stream's, a service's, a delete's. That is
-its announcement. Only then does it look whether the table is reserved, and if it is, it *parks*: it takes a
-second lease, ``parked/<its own lock>``, which names the first one, and waits. When the reservation has ended
-it frees the second lease and looks again.
+All work on a table first takes a lease: a stream's, a service's, a delete's. This announces the work. Only
+then it looks whether the table is reserved. If it is, the work *parks*: it takes a second lease,
+``parked/<its own lock>``, which names the first one, and waits. When the reservation has ended, it frees the
+second lease and looks again.
 
 A job that reserves the table takes ``reservation/table`` first and then waits until each lease of work is
-free or parked. So of a worker and a job at least one sees the other, and where nobody reserves, a worker
-does nothing but look. docs/concepts/reservation.md says why this holds, also for workers that died.
+free or parked. So at least one of a worker and a job sees the other. If nobody reserves the table, a worker
+only looks. docs/concepts/reservation.md says why this is safe, also for workers that died.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 RESERVATION_LOCK: Final = "reservation/table"
 WORK: Final = ("stream/", "service/", "delete/")
-"""How the names of the locks begin under which the table is worked on."""
+"""Prefixes of the locks under which work on the table runs."""
 _PARKED: Final = "parked/"
 _STEP_SECONDS: Final = 0.5
 
@@ -65,13 +65,13 @@ def _held(status: LockStatus) -> str:
 
 
 class Gate:
-    """Lets the work of one lease begin while the table is not reserved.
+    """Lets the work of one lease begin only while the table is not reserved.
 
     Args:
         spec: The table and its locks.
         client: The locks.
         lease: The lease of the work, held by the caller; taken before the first look.
-        worker: Who waits, for the log.
+        worker: Name of the waiting worker, for the log.
     """
 
     def __init__(self, spec: Spec, client: sync.LockClient, lease: sync.Lease, worker: str) -> None:
@@ -84,12 +84,12 @@ class Gate:
         self._until = math.inf
 
     def reserved(self) -> LockStatus | None:
-        """Return who has reserved the table, or None. One read of the store."""
+        """Return the holder of the reservation, or None. Costs one read of the store."""
         status = self._reservation.status()
         return status if status.state == "held" else None
 
     def wait(self, stop: threading.Event | None = None, *, timeout: float | None = None) -> float:
-        """Return when the table is not reserved, or once ``stop`` is set; how many seconds that took.
+        """Wait until the table is not reserved, or ``stop`` is set; return the seconds that this took.
 
         Args:
             stop: Ends the wait.
@@ -98,7 +98,7 @@ class Gate:
         Raises:
             AcquireTimeoutError: The table was reserved for too long.
             LeaseLostError: The lease of the work was lost meanwhile.
-            ConfigError: This thread has reserved the table itself and would wait for ever.
+            ConfigError: This thread has reserved the table itself and would wait forever.
         """
         if self._spec.table.path in _reserving.tables:
             reason = "this thread has reserved the table, so its write would wait for ever; write afterwards"
@@ -111,7 +111,7 @@ class Gate:
         self._until = math.inf if timeout is None else started + timeout
         while self._may_be_reserved() and not stop.is_set():
             self._park(stop)
-            # Parked no longer, which is the announcement; so look once more.
+            # The worker is no longer parked, which announces it again; so look once more.
         waited = time.monotonic() - started
         logger.info("%s goes on after %s: the table is not reserved any more", self._worker, span(waited))
         return waited
@@ -136,7 +136,8 @@ class Gate:
         """Hold the second lease until the table is not reserved, or ``stop`` is set."""
         locks = self._spec.locks
         parked: sync.Lease | None = None
-        # The holder names the parked lease: what a dead worker left behind says nothing of its successor.
+        # The holder names the parked lease, so the leftover of a dead worker does not count for its
+        # successor.
         with locks.connect(holder=self._lease.owner) as client:
             lock = client.lock(_PARKED + self._lease.name)
             while self._may_be_reserved() and not stop.is_set():
@@ -153,13 +154,13 @@ def reserve(
 ) -> Iterator[sync.Lease]:
     """Keep every stream, service and ``Splice.write`` off the table for the body of ``with``.
 
-    Work in flight is waited for. Streams that run keep their leases; they go on when the body has ended.
+    Waits for work in flight. Running streams keep their leases; they go on when the body has ended.
 
     Args:
         spec: The table and its locks.
         timeout: Longest wait, in seconds; None: no limit.
-        spark: A session with Hudi, which reads the timeline; None: the one that runs in this process, else
-            one is started for the wait.
+        spark: A session with Hudi, which reads the timeline; None: the session of this process, or one that
+            is started for the wait.
 
     Yields:
         The lease of the reservation. Call its ``check`` in the body, or stop the job in ``on_lost``: once
@@ -179,7 +180,7 @@ def reserve(
 
 
 class Reservation:
-    """What a job needs to reserve a table. A context manager.
+    """A job's way to reserve a table. A context manager.
 
     Args:
         table: The table, whose timeline and locks are read.
@@ -207,7 +208,7 @@ class Reservation:
 
     @contextlib.contextmanager
     def held(self, timeout: float | None = None) -> Iterator[sync.Lease]:
-        """Reserve the table for the body, in which this thread writes nothing under another lease.
+        """Reserve the table for the body. In it, this thread must not write under another lease.
 
         Args:
             timeout: Longest wait, in seconds; None: no limit.
@@ -235,12 +236,12 @@ class Reservation:
         timeout: float | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        """Return when nothing that began before the reservation is in flight, or once ``stop`` is set.
+        """Wait until all work from before the reservation has ended, or ``stop`` is set.
 
         Args:
             lease: The lease of the reservation.
             deadline: When to give up, by the monotonic clock; None: never.
-            timeout: The seconds that were allowed, for the error.
+            timeout: The allowed seconds, for the error.
             stop: Ends the wait.
 
         Raises:
@@ -264,7 +265,7 @@ class Reservation:
             stop.wait(min(_STEP_SECONDS, self._spec.locks.settings.poll_interval))
 
     def in_flight(self) -> dict[str, str]:
-        """Return what may be writing to the table now, each with a description; empty if nothing is."""
+        """Return descriptions of all work that may be writing to the table now; empty if there is none."""
         return self._working() or {
             instant.requested: f"the {instant.action} {instant.requested}, whose writer is alive"
             for instant in self._timeline.beating(SILENCE_MS)
@@ -283,14 +284,14 @@ class Reservation:
         return busy
 
     def _fades(self, status: LockStatus) -> bool:
-        """Return whether a lease has expired so lately that its write may not show on the timeline yet.
+        """Return whether a lease expired so recently that its write may not be on the timeline yet.
 
-        A worker that lost its lease cancels its jobs, and what they have begun is on the timeline, but for
-        the first moments of a write. After this time Hudi refuses the commit of a silent writer.
+        A worker that lost its lease cancels its jobs. Their writes are on the timeline, except in the first
+        moments. After this time Hudi refuses the commit of a silent writer.
         """
         if status.state != "expired":
             return False
         since = self._expired.setdefault(status.owner or "", time.monotonic())
-        # By the store's clock if it tells the time, else since this client has seen it expire.
+        # By the store's clock if the store gives the time, or else since this client saw the lease expire.
         gone = max(time.monotonic() - since, -(status.remaining or 0.0))
         return gone < SILENCE_MS / 1000

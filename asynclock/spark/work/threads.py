@@ -1,4 +1,4 @@
-"""Work of several kinds side by side, each in a thread of its own, until a signal or its end."""
+"""Several kinds of work in parallel, each in a thread of its own, until a signal or their end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def side_by_side(work: Mapping[str, Callable[[], object]]) -> None:
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Make SIGINT and SIGTERM set ``stop``; has no effect outside of the main thread."""
+    """Make SIGINT and SIGTERM set ``stop``; has no effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
-"""How work on a table is done: under a lease, past the gate, cancellable, again after an error that passes.
+"""Work on a table: under a lease, past the gate, cancellable, and repeated after a temporary error.
 
-A ``Worker`` is made of a lease that is held already. Streams and services get theirs from ``leading``, and
-repeat their work under it; one write or delete is the body of ``working``; a job that wants the table for
-itself, as a savepoint and a repair do, is the body of ``reserved``.
+A ``Worker`` needs a lease that is already held. Streams and services get their worker from ``leading``, and
+repeat their work under its lease. One write or delete is the body of ``working``. A job that needs the table
+alone, such as a savepoint or a repair, is the body of ``reserved``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from asynclock import sync
     from asynclock.spark.hudi.table import Table
 
-# How often a pause looks for a stop and for the loss of the lease.
+# How often a pause checks for a stop and for the loss of the lease.
 _STEP_SECONDS: Final = 0.5
 
 
@@ -35,14 +35,14 @@ class Worker:
     Args:
         table: The table; its session runs the jobs.
         lease: A lease that allows the work, held by the caller.
-        name: Who works, for the names of its jobs.
-        gate: What lets the work begin; None: the caller has reserved the table.
+        name: Name of the worker, for the names of its jobs.
+        gate: Lets the work begin; None: the caller has reserved the table.
         stop: Ends the waits of this worker when set.
 
     Attributes:
         lease: The lease.
         stop: The event that ends the waits.
-        retry: Counts the attempts in a row that failed.
+        retry: Counts the failed attempts in a row.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Worker:
         self._table = table
         self._gate = gate
         self._jobs = Cancellable(table.spark, f"asynclock {name} {uuid.uuid4()}")
-        self._is_whole = False  # no restore is half done; that can change only while the table is reserved
+        self._is_whole = False  # no restore is unfinished; that can change only while the table is reserved
         lease.on_lost(lambda _: self.cancel())
 
     def admit(self, *, timeout: float | None = None) -> float:
-        """Wait until the table is not reserved; return how many seconds that took.
+        """Wait until the table is not reserved; return the seconds that this took.
 
         The work may begin unless ``stop`` was set meanwhile.
 
@@ -109,7 +109,7 @@ class Worker:
         self._jobs.cancel()
 
     def settle(self, seconds: float | None = None) -> bool:
-        """Wait until the running piece has ended; return whether it has, in time.
+        """Wait until the running piece has ended; return whether it ended in time.
 
         Args:
             seconds: Longest wait; None: no limit.
@@ -119,23 +119,23 @@ class Worker:
     def repeat(
         self, attempt: Callable[[], float | None], on_retry: Callable[[Exception, float], object]
     ) -> None:
-        """Call ``attempt`` until it says that the work is done, and again after an error that passes.
+        """Call ``attempt`` until it says that the work is done, and again after a temporary error.
 
         Args:
             attempt: Returns the seconds until its next call; None: the work is done. It resets ``retry``
                 when it has worked.
-            on_retry: Called with an error that passes and the seconds until the next attempt.
+            on_retry: Called with a temporary error and the seconds until the next attempt.
 
         Raises:
             LeaseLostError: The lease was lost.
-            Exception: The error of ``attempt``, if it does not pass or has come too often in a row.
+            Exception: The error of ``attempt``, if it is permanent or came too often in a row.
         """
         pause: float | None = 0.0
         while pause is not None and not self._rest(pause):
             try:
                 pause = attempt()
             except Exception as error:
-                # A job of the failed attempt must not run on next to those of the next one.
+                # A job of the failed attempt must not go on while the next attempt runs.
                 self.settle()
                 self.lease.check()
                 if (pause := self.retry.after(error)) is None:
@@ -143,7 +143,7 @@ class Worker:
                 on_retry(error, pause)
 
     def _rest(self, seconds: float) -> bool:
-        """Wait for so many seconds while the lease is held; return whether ``stop`` was set."""
+        """Wait that many seconds while the lease is held; return whether ``stop`` was set."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self.stop.wait(min(left, _STEP_SECONDS)):
             self.lease.check()
@@ -160,14 +160,14 @@ def leading(
     stop: threading.Event,
     timeout: float | None = None,
 ) -> Iterator[Worker | None]:
-    """Yield a worker whose lease is held for the body; None if ``stop`` was set before it was.
+    """Yield a worker whose lease is held for the body; None if ``stop`` was set before.
 
     Args:
         table: The table; its session runs the jobs.
         client: The locks.
         lock: Name of the lock.
         name: Who works, for the log.
-        stop: Ends the wait for the lease, and those of the worker.
+        stop: Ends the wait for the lease, and the waits of the worker.
         timeout: Longest wait for the lease, in seconds; None: no limit.
 
     Raises:
@@ -194,7 +194,7 @@ def leading(
 
 @contextlib.contextmanager
 def working(table: Table, lock: str, name: str, *, timeout: float | None = None) -> Iterator[sync.Lease]:
-    """Hold a lease for the body, which begins when the table is not reserved, and cancel it on a loss.
+    """Hold a lease for the body, which begins once the table is not reserved; a loss cancels the body.
 
     Args:
         table: The table; its session runs the body's jobs.

@@ -1,1 +1,1 @@
-"""A batch on its way into the table: fitted, merged, committed under the lease of its stream."""
+"""The way of a batch into the table: fitted, merged, committed under the lease of its stream."""

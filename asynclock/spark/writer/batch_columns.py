@@ -1,4 +1,4 @@
-"""The columns that a batch was read with, and those that Hudi takes for the table's."""
+"""The columns that a batch was read with, and the columns that the table has for Hudi."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 def declare_columns(table: Table) -> None:
-    """Make Hudi take the union of all commits' columns for those of the table, by an empty commit if needed.
+    """Make the union of all commits' columns those of the table for Hudi, by an empty commit if needed.
 
-    Hudi takes those of the commit that was requested last. Its writer may have requested it before a change
-    of the columns was committed. Called after that change, this ends it: every writer that decides on its
+    Hudi uses the columns of the commit that was requested last. Its writer may have requested it before a
+    change of the columns was committed. Call this after such a change: every writer that decides on its
     columns from now on sees the change.
     """
     table.commits.refresh()
@@ -39,11 +39,11 @@ def declare_columns(table: Table) -> None:
 
 
 def read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
-    """Return how the stream's columns are read, the ordering column first.
+    """Return the stream's columns with the types and names they are read with, the ordering column first.
 
     Returns:
-        Each own column with its type, ``?`` if it is optional and `` from `` and its name in the files if
-        that is another one; then the key and partition columns with another name there, without a type.
+        Each own column with its type, ``?`` if it is optional, and `` from `` and its name in the files if
+        that differs; then the key and partition columns whose name there differs, without a type.
     """
     sources = stream.sources(spec.table)
     others = {name: f" from {source}" for name, source in sources.items() if source != name}

@@ -1,4 +1,4 @@
-"""What conflicts cost: under optimistic concurrency control the loser of two writes writes again."""
+"""The cost of conflicts: under optimistic concurrency control the loser of two writes writes again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Conflicts:
     """Counts and logs the attempts of a writer that conflicted. Not thread-safe.
 
     Attributes:
-        wasted: What they have cost so far.
+        wasted: The cost of the conflicts so far.
     """
 
     def __init__(self) -> None:
         self.wasted = Wasted()
 
     def note(self, what: str, failed: Failed) -> None:
-        """Take note of an attempt at ``what`` that failed; of one without a conflict nothing is said."""
+        """Count and log a failed attempt at ``what``; an attempt without a conflict is not logged."""
         if (conflict := conflict_of(failed.error)) is None:
             return
         self.wasted += Wasted(conflicts=1, seconds=failed.seconds)

@@ -1,4 +1,4 @@
-"""What a delete appends: tombstones of streams, or Hudi's deletes of whole rows."""
+"""The rows that a delete appends: tombstones of streams, or Hudi's deletes of whole rows."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """Which streams lose their events of a key, and up to which ordering value.
+    """The streams that lose their events of a key, each up to an ordering value.
 
     Attributes:
         spec: The table.
-        up_to: SQL of the ordering value by stream; None: that of the newest event in the table. Empty: a
+        up_to: SQL of the ordering value by stream; None: the value of the newest event in the table. Empty: a
             delete of Hudi, which removes the whole row.
     """
 
@@ -57,7 +57,7 @@ class Deletion:
 
     @classmethod
     def of(cls, spec: Spec, stream: str | None, up_to: UpTo | Mapping[str, UpTo] | None) -> Self:
-        """Check what a caller wants.
+        """Return the deletion that a caller wants, checked.
 
         Raises:
             ConfigError: The table is plain, there is no such stream, or a value is not of the type of its
@@ -99,9 +99,9 @@ class Deletion:
 
     @contextlib.contextmanager
     def found(self, keys: DataFrame) -> Iterator[tuple[DataFrame, DeleteReport]]:
-        """Yield the rows to be written and the report; what a validation needs of them is kept.
+        """Yield the rows to write and the report, and keep the parts that a validation needs.
 
-        It is kept before the commit, so that each committed delete has it.
+        They are kept before the commit, so that each committed delete has them.
         """
         found = self._find(keys.distinct()).persist()
         try:
@@ -123,10 +123,10 @@ class Deletion:
             found.unpersist()
 
     def _find(self, keys: DataFrame) -> DataFrame:
-        """Return the keys, ``_PRESENT`` if the table has something of them to delete, and the tombstones.
+        """Return the keys, ``_PRESENT`` if the table has values of them to delete, and the tombstones.
 
-        The tombstones are the physical ordering columns of the deleted streams, null where nothing is to
-        be written. One read of the table.
+        The tombstones are the physical ordering columns of the deleted streams; null: nothing is written.
+        Costs one read of the table.
         """
         table, shared = self.spec.table, self.spec.table.shared_columns
         stored = keys.sparkSession.read.format("hudi").options(**read_options(self.spec)).load(table.path)
@@ -144,7 +144,7 @@ class Deletion:
         return found.select(*shared, is_present.alias(_PRESENT), *tombstones)
 
     def values(self) -> dict[str, str]:
-        """Return SQL for the physical columns of a tombstone, over what ``found`` yields."""
+        """Return SQL for the physical columns of a tombstone, over the rows of ``found``."""
         values = {}
         for name in self.up_to:
             ordering = f"`{_ordering(self.spec.stream(name))}`"
@@ -153,7 +153,7 @@ class Deletion:
         return values
 
     def _anything(self) -> Column:
-        """Return whether there is something to write of a row."""
+        """Return SQL that says whether a row has anything to write."""
         if self.of_whole_rows:
             return F.lit(True)
         return reduce(or_, (F.col(_ordering(self.spec.stream(name))).isNotNull() for name in self.up_to))
@@ -188,7 +188,7 @@ def ordering_value(stream: StreamSpec, value: UpTo) -> str:
         value: The value, or its text: digits, a date or time by ISO 8601 (UTC unless it says otherwise).
 
     Raises:
-        ConfigError: It is not of the type of the ordering column.
+        ConfigError: The value is not of the type of the ordering column.
     """
     kind = _ordering_type(stream)
     sql = _SQL[kind](kind, value)

@@ -66,10 +66,11 @@ def stream_lock(stream: str) -> str:
 class Splice:
     """Writes batches of events to the table of a spec.
 
-    In a splice table a batch has its stream's columns, those of others null; Hudi merges where records meet,
-    on copy-on-write in the write itself. In a plain table it is an upsert of whole rows. A conflict with
-    another writer costs a further attempt. Events with equal ordering values keep their order of arrival.
-    Other drivers may add columns and streams and widen types meanwhile: what the table has is written along.
+    In a splice table a batch has its stream's columns, and null in the columns of others. Hudi merges records
+    of a key when they meet, on copy-on-write in the write itself. In a plain table a batch is an upsert of
+    whole rows. A conflict with another writer costs a further attempt. Events with equal ordering values keep
+    their order of arrival. Other drivers may add columns and streams and widen types meanwhile: each batch
+    also has the columns that the table has gained.
 
     Not thread-safe: each stream and thread needs its own.
 
@@ -82,7 +83,7 @@ class Splice:
             that the spec's cannot hold, under other locks, or with another name for a column of the view.
             Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
-        StrayFilesError: The table has files outside of its buckets, with which every write fails.
+        StrayFilesError: The table has files outside its buckets, with which every write fails.
     """
 
     def __init__(self, spec: Spec, spark: SparkSession) -> None:
@@ -99,7 +100,7 @@ class Splice:
 
     @property
     def wasted(self) -> Wasted:
-        """What conflicts have cost this object so far."""
+        """The cost of conflicts for this object so far."""
         return self._conflicts.wasted
 
     def table_id(self) -> str | None:
@@ -128,15 +129,16 @@ class Splice:
 
         Args:
             df: The key and partition columns and every column of the stream, under their plain names and
-                with their declared types. Of rows with equal key and ordering value the later one wins:
-                later by the column ``_asynclock_arrival`` if the frame has it, else later in the frame.
+                with their declared types. If rows have equal key and ordering value, the later one wins: by
+                the column ``_asynclock_arrival`` if the frame has it, else by its place in the frame.
             stream: Name of the stream.
-            batch_id: Number of the batch in its query; a committed batch is not written again. None:
-                always written.
+            batch_id: Number of the batch in its query; a committed batch is not written again. None: the
+                batch is always written.
             query_id: The query the batch belongs to; default: the running streaming query, else ``direct``.
             lease: The stream's lease, held by a caller who has waited for the end of a reservation
-                (``Gate``) and cancels the jobs of this thread when it is lost; None: this call does both.
-            offset: Where the batch ends in its source; kept in the commit.
+                (``Gate``) and cancels the jobs of this thread when it is lost; None: this call does these
+                things.
+            offset: The end of the batch in its source; kept in the commit.
             stop: Set it to end the wait for another writer that creates the table meanwhile.
             timeout: Longest wait for the lease that this call takes, and for the end of a reservation, in
                 seconds; None: no limit.
@@ -151,8 +153,8 @@ class Splice:
                 follow; nothing was written.
             AcquireTimeoutError: The time is out, or ``stop`` was set while another writer created the table;
                 nothing was written.
-            LeaseLostError: The lease was lost. Nothing was written if the write had not begun; else its
-                jobs were cancelled, and what is not committed will be rolled back by the cleaning service.
+            LeaseLostError: The lease was lost. If the write had not begun, nothing was written. Otherwise its
+                jobs were cancelled, and the cleaning service rolls back an uncommitted write.
         """
         spec = self._spec.stream(stream)
         refuse_if_held(self._spec.table.path)
@@ -178,24 +180,24 @@ class Splice:
         up_to: UpTo | Mapping[str, UpTo] | None = None,
         timeout: float | None = None,
     ) -> DeleteReport:
-        """Append deletes, beside running streams.
+        """Append deletes, while streams may run.
 
         With ``up_to`` a tombstone with that ordering value is stored for each key, whether or not the table
-        has the key: an event below it never comes back, however late it arrives; one above it lives on. Of
-        an event with the same value the later arrival wins, so choose a value above the last one to erase.
+        has the key: an event below it never comes back, however late it arrives; an event above it lives on.
+        If an event has the same value, the later arrival wins, so choose a value above the last one to erase.
 
-        Without it, one stream's newest event in the table becomes a tombstone; and the delete of a whole row
-        is Hudi's own, which also removes the key: an event that is committed later, even an old one, makes
-        the row anew.
+        Without ``up_to``, one stream's newest event in the table becomes a tombstone. The delete of a whole
+        row is then Hudi's own, which also removes the key: any event that is committed later, even an old
+        one, creates the row again.
 
-        The values are in no file of the table after the next compaction and cleaning, unless a savepoint
+        The next compaction and cleaning remove the values from the files of the table, unless a savepoint
         keeps them.
 
         Args:
             keys: Rows of the key and partition columns; other columns are left out.
             stream: The stream whose columns are deleted; None: the whole row.
-            up_to: An ordering value of that stream; of a whole row a timestamp for all streams, or a value
-                for each by its name.
+            up_to: An ordering value of that stream. For a whole row: a timestamp for all streams, or a value
+                for each stream by its name.
             timeout: Longest wait for another delete, and for the end of a reservation, in seconds; None: no
                 limit.
 
@@ -255,7 +257,7 @@ class Splice:
             self._check_table()
             self._table.clear_unfinished()
             self._table_id = self._table.claim_locks(client=client, lease=lease)
-            self._table.guard()  # before the write, which must agree with what is there
+            self._table.guard()  # before the write, which must agree with the existing locks
             yield
             self._table.guard()
         self._claimed = True
@@ -316,8 +318,8 @@ class Splice:
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
         """Return one row per key, with its newest event as the struct ``_GROUP``.
 
-        Hudi would reduce the batch too, but in whatever order its shuffle gives. Where the later commit wins,
-        the later row of a batch does, so that it does not matter how the rows are cut into batches.
+        Hudi would reduce the batch too, but in the random order of its shuffle. If the later commit wins, the
+        later row of a batch wins too. So it does not matter how the rows are cut into batches.
         """
         # SQL text, because building each column by hand costs several calls to the JVM.
         table = self._spec.table

@@ -1,4 +1,4 @@
-"""One stream: its lease, its streaming query, and what happens to each micro-batch."""
+"""One stream: its lease, its streaming query, and the way of each micro-batch."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How often an idle query looks for a stop.
+# How often an idle query checks for a stop.
 _STOP_SECONDS: Final = 0.5
 _SAMPLE: Final = 500
-# Spark looks for new files this often, and at once after a batch that took longer.
+# How often Spark looks for new files; after a batch that took longer it looks at once.
 _TRIGGER: Final = "500 milliseconds"
-# How long a stop lets the running batch go on before cancelling it; the next run writes it again.
+# How long a stop waits for the running batch before cancelling it; the next run writes it again.
 PATIENCE_SECONDS: Final = 60.0
-# How often an endless run looks for files that were changed after they were read, or that Spark skips.
+# How often an endless run looks for files that changed after they were read, or that Spark skips.
 _LOOK_SECONDS: Final = 600.0
 _CHANGED: Final = "has changed after it was read, and a file is read once: deliver what is new as a new file"
 _HIDDEN: Final = "is never read, because its name begins with _ or .: rename it"
@@ -62,7 +62,7 @@ class _MakingWay(_Stopping):
 
 @dataclasses.dataclass(kw_only=True)
 class _Counts:
-    """What becomes the report of a stream; see ``StreamReport``."""
+    """The counters behind the report of a stream; see ``StreamReport``."""
 
     stream: str
     batches: int = 0
@@ -99,7 +99,7 @@ class StreamWriter:
 
     Attributes:
         name: Name of the stream.
-        error: What ended the writer; None if it ended well.
+        error: The error that ended the writer; None if it ended well.
 
     Raises:
         SpecError: The source, the table or the checkpoint does not fit the spec; nothing was written.
@@ -150,7 +150,7 @@ class StreamWriter:
         self._retries = 0
         self._tried: BatchReport | None = None
         self._counted = -1
-        self._wasted = self._splice.wasted  # before the batch that is next
+        self._wasted = self._splice.wasted  # before the next batch
 
     @property
     def report(self) -> StreamReport:
@@ -158,11 +158,11 @@ class StreamWriter:
         return self._counts.report()
 
     def work(self) -> None:
-        """Wait for the lease, write the stream, release; ``error`` then says how it ended."""
+        """Wait for the lease, write the stream, release; ``error`` then has the outcome."""
         try:
             self._lead()
         except BaseException as error:  # noqa: BLE001  handed to the thread that waits for this one
-            self.error = error  # what follows asks the JVM, which may have ended
+            self.error = error  # the next calls ask the JVM, which may have ended
             self.error = self._named(error)
             self._counts.error = sentence(error)
             log.error("stream %s has failed and ended: %s", self.name, self._counts.error)  # noqa: TRY400  raised by the run
@@ -185,7 +185,7 @@ class StreamWriter:
             self._tell_unread_changes()
 
     def _named(self, error: BaseException) -> BaseException:
-        """Return the error with the name of the stream, and without the pages of the JVM's stack."""
+        """Return the error with the name of the stream, and without the JVM's long stack trace."""
         if isinstance(error, AsyncLockError) or not isinstance(error, Exception):
             return error
         named = StreamFailedError(stream=self.name, reason=sentence(error), passing=is_passing(error))
@@ -211,8 +211,8 @@ class StreamWriter:
     def _attempt(self, worker: Worker) -> float | None:
         """Run a query to its end; return 0.0 to run another, after a reservation; None: the stream is done.
 
-        The next query goes on as after a crash: with the first batch that its checkpoint does not have, which
-        is skipped if it is on the timeline, because an attempt may fail after its commit.
+        The next query goes on as after a crash: with the first batch that its checkpoint does not have. If
+        that batch is on the timeline, it is skipped, because an attempt may fail after its commit.
         """
         if not self._pass(worker):
             return None
@@ -244,12 +244,12 @@ class StreamWriter:
             return False
         self._making_way = self._is_ahead = False
         self._failure = None
-        # The reserving job, or another process that led meanwhile, may have made another table.
+        # The reserving job, or another process that led meanwhile, may have replaced the table.
         self._checkpoint.refuse_another_table(self._splice.table_id)
         return True
 
     def _run_query(self, worker: Worker) -> bool:
-        """Run a query to its end; return whether it ended only to make way for a reservation."""
+        """Run a query to its end; return whether it ended only because of a reservation."""
         writer = self._source.stream().writeStream.queryName(f"asynclock {self.name}")
         writer = writer.option("checkpointLocation", self._stream.checkpoint)
         writer = writer.trigger(availableNow=True) if self._once else writer.trigger(processingTime=_TRIGGER)
@@ -270,7 +270,7 @@ class StreamWriter:
                     query.stop()
                     continue
                 if now - reservation_looked > self._spec.locks.settings.poll_interval:
-                    # Between batches, too: an idle stream has to make way as well.
+                    # Also between batches: an idle stream has to park as well.
                     with contextlib.suppress(BackendError):  # the next look may get an answer
                         self._making_way = self._making_way or worker.must_make_way()
                     reservation_looked = now
@@ -281,7 +281,7 @@ class StreamWriter:
                     self._tell_unread_changes()
                     looked = now
         except StreamingQueryException:
-            # Spark passes on only the text of an exception that a batch raised in Python.
+            # If a batch raises an exception in Python, Spark passes on only its text.
             if self._failure is None:
                 raise
         if self._failure is not None and not isinstance(self._failure, _Stopping):
@@ -358,7 +358,7 @@ class StreamWriter:
         started = time.monotonic() - looked
         waited, self._waited = self._waited, 0.0
         done = BatchReport(stream=self.name, batch_id=batch_id, skipped=True, reservation_seconds=waited)
-        # Behind a batch that was not committed a query has only new ones: the write looks at the timeline.
+        # After the first uncommitted batch, all batches of a query are new: the write looks at the timeline.
         if self._is_ahead or not self._splice.committed(self.name, batch_id):
             self._is_ahead = True
             with self._source.settled(frame, self._checkpoint.due(batch_id)) as batch:
@@ -367,8 +367,8 @@ class StreamWriter:
                 if batch.bad:
                     self._put_aside(batch.frame, batch_id, batch.bad)
                 self._tried = done
-                # Commit it without a good row too: else the timeline would look as if the batch had never
-                # been read.
+                # Commit it even without a good row: otherwise the timeline would look as if the batch was
+                # never read.
                 events, end = self._source.good(batch.frame), self._checkpoint.offset(batch_id)
                 self._splice.write(
                     events, self.name, batch_id=batch_id, lease=lease, offset=end, stop=self._stop
@@ -416,7 +416,7 @@ class StreamWriter:
 
     def _count(self, done: BatchReport, worker: Worker) -> None:
         if done.skipped is False and done.batch_id == self._counted:
-            return  # it is on the timeline, but Spark failed to note that; so this is no progress
+            return  # it is on the timeline, but Spark failed to note that; so this is not progress
         self._counted = done.batch_id
         self._retries = 0
         self._wasted = self._splice.wasted

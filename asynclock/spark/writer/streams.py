@@ -37,8 +37,8 @@ def write_streams(
 ) -> RunReport:
     """Write the ``chosen`` streams until the run is stopped.
 
-    All is as in ``asynclock.spark.run``, but for ``listener``: it is called with the session that writes, and
-    returns what is called after each batch.
+    Works as ``asynclock.spark.run``, except for ``listener``: it is called with the writing session, and
+    returns the callback for each batch.
     """
     started = time.monotonic()
     with contextlib.ExitStack() as resources:

@@ -1,10 +1,10 @@
-"""Every option that Hudi is given, composed of five layers.
+"""Every option that Hudi gets, composed of five layers.
 
-- *place*: where the table is decides the lock of a commit and the clocks;
+- *place*: the place of the table decides the lock of a commit and the clocks;
 - *table*: type, key, partitions, index and buckets, fixed at its creation;
 - *merge*: which of two records of a key wins;
 - *concurrency*: what writers that run at the same time do about each other;
-- *services*: what a write leaves to compaction, cleaning and archiving, and when they act.
+- *services*: the work that a write leaves to compaction, cleaning and archiving, and their times.
 
 A layer sets keys that no other layer sets, and gives the reason for each value. Writers, readers and services
 take their options from here, and so does ``explain``, which prints them.

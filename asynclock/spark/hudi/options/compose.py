@@ -70,8 +70,8 @@ def write_options(spec: Spec, *, tasks: int = DEFAULT_TASKS, name: str | None = 
 def sql_options(spec: Spec, *, tasks: int = DEFAULT_TASKS, name: str | None = None) -> dict[str, str]:
     """Return table properties with which INSERT, UPDATE and DELETE are merged like a stream's events.
 
-    They differ from :func:`write_options` in what a statement cannot promise, one row per key, and in the
-    commit metadata, which a statement does not write.
+    They differ from :func:`write_options` in two ways: a statement cannot promise one row per key, and it
+    writes no commit metadata.
     """
     return _plain(compose(spec, "sql", tasks=tasks, name=name))
 
@@ -82,7 +82,7 @@ def read_options(spec: Spec, *, query_type: QueryType = "snapshot") -> dict[str,
     Args:
         spec: The table.
         query_type: ``snapshot`` merges the logs; ``read_optimized`` is the state of the last compaction;
-            ``incremental`` has, for each key, only what the newest events wrote.
+            ``incremental`` has, for each key, only the values of the newest events.
     """
     return _plain(compose(spec, "read", query_type=query_type))
 
@@ -103,7 +103,7 @@ def cleaning_options(spec: Spec, *, tasks: int = DEFAULT_TASKS) -> dict[str, str
 
 
 def stored_properties(spec: Spec) -> dict[str, str]:
-    """Return what the ``hoodie.properties`` of the spec's table say; the empty text stands for no entry."""
+    """Return the ``hoodie.properties`` of the spec's table; an empty text stands for no entry."""
     return table_layer.stored_properties(spec.table) | merge_layer.stored_properties(spec)
 
 

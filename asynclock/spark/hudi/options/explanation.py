@@ -1,4 +1,4 @@
-"""Say which options are used, for what, and why: the very options that writers, readers and services get."""
+"""The options with their users and reasons: exactly those that writers, readers and services get."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ExplainedOption:
         layer: The layer that sets it.
         key: Hudi's key.
         value: Its value.
-        used_by: What is given this value.
+        used_by: The users of this value.
         why: The reason for this value.
     """
 

@@ -64,7 +64,7 @@ def merge(spec: Spec, use: Use, query_type: QueryType) -> Iterator[Option]:
 
 
 def stored_properties(spec: Spec) -> dict[str, str]:
-    """Return what a table's ``hoodie.properties`` say of this layer."""
+    """Return the entries of this layer in a table's ``hoodie.properties``."""
     if spec.table.merge == "splice":
         return {hoodie.RECORD_MERGE_MODE: "CUSTOM", hoodie.RECORD_MERGE_STRATEGY_ID: MERGER_STRATEGY_ID}
     if spec.table.merge == "partial_update":

@@ -37,7 +37,7 @@ _PARALLELISM: Final[Mapping[Use, Sequence[str]]] = {
 
 
 def place(table: TableSpec, use: Use, tasks: str) -> Iterator[Option]:
-    """Yield the options that depend on where the table is.
+    """Yield the options that depend on the place of the table.
 
     Raises:
         ConfigError: No lock provider works on the file system.

@@ -1,4 +1,4 @@
-"""The layer of the table services: what a write leaves to them, and when they act."""
+"""The layer of the table services: the work that a write leaves to them, and their times."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def services(spec: ServicesSpec, table: TableSpec, use: Use) -> Iterator[Option]
 
 
 def _inside(spec: ServicesSpec, table: TableSpec) -> Iterator[Option]:
-    """Yield which services run inside of a write."""
+    """Yield the options of the services that run in a write."""
     inline = spec.mode == "inline"
     clustering = inline and spec.cluster_every_commits is not None
     on = {

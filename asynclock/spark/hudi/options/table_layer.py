@@ -1,4 +1,4 @@
-"""The layer of the table: what is fixed when it is created."""
+"""The layer of the table: the options that are fixed at its creation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
     Args:
         spec: The table.
         use: What the options are for.
-        name: The name in the existing table's ``hoodie.properties``; None: that of a new table.
+        name: The name in the existing table's ``hoodie.properties``; None: the name of a new table.
     """
     if use != "read":
         yield from _layout(spec)
@@ -42,7 +42,7 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
 
 
 def stored_properties(spec: TableSpec) -> dict[str, str]:
-    """Return what a table's ``hoodie.properties`` say of this layer."""
+    """Return the entries of this layer in a table's ``hoodie.properties``."""
     return {
         hoodie.TABLE_RECORDKEY_FIELDS: RECORD_KEY,
         hoodie.TABLE_PARTITION_FIELDS: ",".join(spec.partition_by),
