@@ -1,4 +1,4 @@
-"""What ``asynclock pipeline`` prints for people; ``--json`` has the same facts for programs."""
+"""The output of ``asynclock pipeline`` for people; ``--json`` has the same facts for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_batch(batch: BatchReport) -> None:
-    """Print what a batch of a stream did."""
+    """Print the result of a batch of a stream."""
     done = (
         "committed before, skipped" if batch.skipped else f"{batch.rows} events read in {batch.seconds:.1f} s"
     )
@@ -27,7 +27,7 @@ def print_batch(batch: BatchReport) -> None:
 
 
 def print_run(report: RunReport) -> None:
-    """Print what each stream of a run did."""
+    """Print the result of each stream of a run."""
     for stream in report.streams:
         click.echo(
             f"{stream.stream}: {stream.rows} events read in {stream.batches} batches, "
@@ -45,7 +45,7 @@ def _wasted(wasted: Wasted) -> str:
 
 
 def print_services(report: ServicesReport) -> None:
-    """Print what the table services did."""
+    """Print the work of the table services."""
     click.echo(
         f"{len(report.compactions)} compactions, {len(report.clusterings)} clusterings, "
         f"{report.cleanings} cleanings, "
@@ -54,7 +54,7 @@ def print_services(report: ServicesReport) -> None:
 
 
 def print_repair(report: RepairReport) -> None:
-    """Print what a repair did."""
+    """Print the result of a repair."""
     for file in report.files:
         click.echo(f"removed {file}, which was outside of the buckets")
     for plan in report.plans:
@@ -72,7 +72,7 @@ _NAMED: Final = 3
 
 
 def print_validation(report: ValidationReport) -> None:
-    """Print what a validation found."""
+    """Print the result of a validation."""
     for found in report.sample:
         key = ", ".join(f"{name}={value!r}" for name, value in found.key.items())
         click.echo(f"{key}: {found.column or 'row'}: expected {found.expected!r}, found {found.found!r}")

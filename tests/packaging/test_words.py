@@ -13,14 +13,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 DONE: Final = (
-    "asynclock/*.py",
-    "asynclock/_core/**/*.py",
-    "asynclock/backends/**/*.py",
-    "asynclock/_cli/**/*.py",
-    "asynclock/hudi/**/*.py",
-    "asynclock/sync/**/*.py",
-    "asynclock/telemetry/**/*.py",
-    "asynclock/testing/**/*.py",
+    "asynclock/**/*.py",
     "*.md",
     "docs/index.md",
     "docs/benchmarks.md",
@@ -36,7 +29,7 @@ DONE: Final = (
 PLAIN: Final = {
     r"inside of": "in, inside",
     r"anew": "again",
-    r"beside(?!:)": "next to",
+    r"beside(?![:(])": "next to",
     r"so many": "as many, that many, N",
     r"for ever": "forever",
     r"of then": "of that time",

@@ -440,7 +440,7 @@ def test_services_inside_of_the_writes_leave_nothing_to_run_beside_them(
     timeline = Timeline(spark, plain.spec.table.path)
     assert any(instant.action == "commit" and instant.completed for instant in timeline.instants())
     assert plain.rows() == plain.expected()
-    with pytest.raises(SpecError, match="run inside of its writes") as caught:
+    with pytest.raises(SpecError, match="run inside its writes") as caught:
         run_services(plain.spec, once=True, spark=spark)
     assert caught.value.key == "services.mode"
 

@@ -149,7 +149,7 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence(pipeline: Pipeline) -> No
         "20991231235959999": "the newest instant is",
         f"{int(first) + 1}": f"no instant was completed then; the last one before it is {first}",
         dropped: "no instant was completed then",
-        cleaned: "the restore at .* has dropped commits of then",
+        cleaned: "the restore at .* has dropped commits of that time",
     }.items():
         with pytest.raises(ConfigError, match=reason):
             read(spec, pipeline.spark, as_of=as_of)
@@ -166,7 +166,7 @@ def test_a_state_whose_files_another_session_cleaned_is_refused(pipeline: Pipeli
     policy = "hoodie.clean.policy=KEEP_LATEST_FILE_VERSIONS,hoodie.clean.fileversions.retained=1"
     pipeline.spark.sql(f"CALL run_clean(table => 'travelled_stored', options => '{policy}')")
 
-    with pytest.raises(ConfigError, match="the files of then are cleaned away"):
+    with pytest.raises(ConfigError, match="the files of that time are cleaned away"):
         read(spec, pipeline.spark, as_of=first)
     assert rows(pipeline, spec, pipeline.timeline(spec).newest_completion()) == [("N1", 1, None)]
 

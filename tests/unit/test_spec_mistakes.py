@@ -168,7 +168,7 @@ BAD = [
             'path = "hdfs://nameservice/fleet"\nkey = ["tailnum"]\nbuckets = 2\n\n[locks]',
             2,
             "table.path",
-            ["no locks can be beside the table", "unknown scheme", "[locks] url"],
+            ["no locks can be next to the table", "unknown scheme", "[locks] url"],
         ),
         id="no-locks-on-the-table's-store",
     ),

@@ -1,1 +1,1 @@
-"""The check of a table against its sources, by code that shares nothing with what wrote it."""
+"""The check of a table against its sources, by code that shares nothing with the writer."""

@@ -1,4 +1,4 @@
-"""What the commits of a table say: which batches are in it, and which came too late or twice."""
+"""The account of a table's commits: the batches in it, and those that came too late or twice."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Committed:
         last: Number of the last batch of the checkpoint's query; -1 if there is none. The batches of a query
             are committed in their order.
         columns: The columns that batches of that query were read with, by batch; empty if the commit does not
-            say. A batch of bad rows only may have left no commit.
+            name them. A batch of bad rows only may have left no commit.
         commits: Those commits, by batch.
-        offsets: Where those commits say that their batches end in the source, by batch.
-        ends: Of a source of files, for each of those commits that says so, in order, the last entry of the
-            source's log that its batch read, and the batch.
-        other: The last batch of any other query that read the source; None if there is none. The files of
-            those are not known, since a checkpoint knows only its own.
-        other_offsets: Where the batches of other queries ended.
+        offsets: The ends of the batches in the source, from those commits, by batch.
+        ends: For a source of files: the last entry of the source's log that a batch read, and the batch, in
+            order, for each of those commits that says so.
+        other: The last batch of any other query that read the source; None if there is none. Its files are
+            not known, since a checkpoint knows only its own.
+        other_offsets: The ends of the batches of other queries.
     """
 
     last: int
@@ -44,7 +44,7 @@ class Committed:
 
     @classmethod
     def of(cls, commits: Iterable[BatchCommit], stream: str, query_id: str | None) -> Committed:
-        """Return what the commits say of a stream.
+        """Return the commits' account of a stream.
 
         Args:
             commits: The commits up to the instant.
@@ -53,7 +53,7 @@ class Committed:
         """
         batches = [commit for commit in commits if commit.stream == stream and commit.batch_id >= 0]
         mine = {commit.batch_id: commit for commit in batches if commit.query_id == query_id}
-        # One that does not say where it ends in a source was written by the API, and its rows are events.
+        # A commit without its end in a source was written by the API, and its rows are events.
         others = [commit for commit in batches if commit.query_id != query_id and commit.offset]
         offsets = {batch: commit.offset for batch, commit in mine.items() if commit.offset}
         entries = ((json.loads(offset).get(_ENTRY), batch) for batch, offset in offsets.items())
@@ -68,9 +68,9 @@ class Committed:
         )
 
     def batch_of(self, entry: int) -> int:
-        """Return the batch that read an entry of the source's log; a number above ``last`` if none has.
+        """Return the batch that read an entry of the source's log; a number above ``last`` if none did.
 
-        Without the end of a batch its number is that of its entry.
+        Without the end of a batch, its number is the number of its entry.
         """
         at = bisect_left(self.ends, (entry, -1))
         if at == len(self.ends):
@@ -92,7 +92,7 @@ def stale_commits(commits: Sequence[BatchCommit]) -> list[BatchCommit]:
 
 
 def repeated_batches(commits: Sequence[BatchCommit]) -> list[BatchCommit]:
-    """Return the commits of batches committed before; writes without a batch number never repeat one."""
+    """Return the commits that repeat a batch; a write without a batch number never does."""
     seen: set[tuple[str, str, int]] = set()
     repeated = []
     for commit in commits:

@@ -41,7 +41,7 @@ class Deletes:
         )
 
     def steps(self, expected: Expected) -> Iterator[tuple[Order, Callable[[], None]]]:
-        """Yield for each delete its place in the merge, and what takes it into account."""
+        """Yield for each delete its place in the merge, and the function that takes it into account."""
         for order, delete in self._deletes:
             yield order, partial(self._apply, delete, expected)
 

@@ -1,4 +1,4 @@
-"""What the files of a stream say that the table must hold, and what is reported of a source."""
+"""The table's expected rows by the files of a stream, and the report on a source."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class StreamValidation:
 
     Attributes:
         stream: Its name.
-        files: Files in its source now.
+        files: Present files of its source.
         events: Good rows in the files, or records of the topic, of the committed batches.
         bad_rows: Bad rows, records and files; they are not expected in the table.
         unread_files: Files whose batch was not committed by then; their events are not expected.
-        changed_files: Files that were written to after they were read; their present content is expected.
+        changed_files: Files that were changed after they were read; their present content is expected.
         hidden_files: Files that match the source but that no stream reads, because their names begin with
             ``_`` or ``.``; their events are not expected.
         removed_files: Files that batches have read and that are gone; their events cannot be compared.
-        topic: The topic that it is read from, and its brokers; None: it is read from files.
+        topic: Its topic and the brokers; None: it is read from files.
         unread_records: Records of the topic whose batch was not committed by then.
-        removed_records: Records that batches have read and the topic has no more; they cannot be compared.
+        removed_records: Records that batches have read and the topic no longer has; they cannot be compared.
     """
 
     stream: str
@@ -62,7 +62,7 @@ class StreamValidation:
 
 
 class FileEvents:
-    """The files of one stream, in the order of their arrival, read by the second reader.
+    """The files of one stream, in the order of their arrival, from the second reader.
 
     Args:
         spec: The table.
@@ -105,13 +105,13 @@ class FileEvents:
         return bool(self._removed)
 
     def steps(self, expected: Expected, folder: Path) -> Iterator[tuple[Order, Callable[[], None]]]:
-        """Yield for each file the place of its batch in the merge, and what adds its events to ``expected``.
+        """Yield for each file the place of its batch in the merge, and a function that adds its events.
 
-        What is yielded must be called before the next is asked for.
+        Call each function before you take the next one.
 
         Args:
-            expected: What is expected.
-            folder: Where remote files are copied to, one at a time.
+            expected: The expected table.
+            folder: Folder for copies of remote files, one at a time.
         """
         arrivals = self._arrivals
         never = max((entry for entry, _ in arrivals.values()), default=0) + 1
@@ -135,7 +135,7 @@ class FileEvents:
             yield order, partial(self._read, file, batch, expected, folder)
 
     def report(self) -> StreamValidation:
-        """Return what was read."""
+        """Return the report on the source."""
         changes = self._checkpoint.unread_changes()
         return StreamValidation(
             stream=self._stream.name,

@@ -1,4 +1,4 @@
-"""The table as of an instant, for its validation: the commits up to then and the rows that they make."""
+"""The table as of an instant, for its validation: the commits up to then and their merged rows."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ class State:
             yield tuple(islice(values, shared)), [tuple(islice(values, len(one))) for one in self.groups]
 
     def order(self, commit: BatchCommit | Statement) -> Order:
-        """Return the place of a commit among those that the merge meets."""
+        """Return the place of a commit in the order of the merge."""
         return self.table.layout.place(self._plans, commit.requested, commit.completed)
 
     def was_changed_by(self, commit: BatchCommit) -> bool:
-        """Return whether a commit changed what the table says; False if that cannot be known any more."""
+        """Return whether a commit changed a value of the table; False if that can no longer be known."""
         earlier = [time for time in self._times if time < commit.completed]
         if not earlier:  # archived, for the first commit of a table is neither stale nor repeated
             return False

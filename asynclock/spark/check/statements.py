@@ -1,6 +1,6 @@
-"""What commits without a source say that the table must hold: those by SQL and by ``Splice.write``.
+"""The table's expected rows by commits without a source: by SQL and by ``Splice.write``.
 
-Their rows are read from the log files that they wrote, as they stand there, before any merge.
+Their rows are read from the log files that they wrote, before any merge.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _CHUNK: Final = 2000
 
 
 class StatementEvents:
-    """The commits of a table that are no batches from a source, and no deletes of the pipeline.
+    """The commits of a table other than batches from a source and deletes of the pipeline.
 
-    Only merge-on-read splice tables have the rows of a commit as they were written. In others such a commit
-    is unknown, and so it is if its files are cleaned away.
+    Only merge-on-read splice tables keep the rows of a commit unmerged. In others such a commit is unknown.
+    It is unknown too if its files are cleaned away.
 
     Args:
         spec: The table.
@@ -51,8 +51,8 @@ class StatementEvents:
         table: The table as of an instant.
 
     Attributes:
-        count: How many there are.
-        unknown: How many of those taken so far cannot be read.
+        count: Number of these commits.
+        unknown: Number of those taken so far that cannot be read.
     """
 
     def __init__(self, spec: Spec, spark: SparkSession, table: State) -> None:
@@ -71,10 +71,10 @@ class StatementEvents:
 
     @contextmanager
     def steps(self, expected: Expected) -> Iterator[Iterator[tuple[Order, Callable[[], None]]]]:
-        """Yield for each commit its place in the merge, and what adds its rows to what is expected.
+        """Yield for each commit its place in the merge, and a function that adds its rows.
 
         The rows are on the disks of Spark while the context lasts, so that no cleaning can take them away.
-        What is yielded must be called before the next is asked for.
+        Call each function before you take the next one.
         """
         frame = self._rows()
         if frame is None:
@@ -101,7 +101,7 @@ class StatementEvents:
                 if batch.stream not in names:
                     continue
                 if batch.batch_id >= 0 and batch.query_id == queries[batch.stream]:
-                    continue  # a batch that does not say where it ends in its source
+                    continue  # a batch without its end in its source
                 groups = (self._table.table.layout.group_of(names.index(batch.stream)),)
             if statement.logs or (statement.bases and self._unreadable(statement)):
                 yield self._table.order(statement), statement, groups
@@ -109,7 +109,7 @@ class StatementEvents:
     def _unreadable(self, statement: Statement) -> bool:
         """Return whether the commit may have set values that are not in log files of their own.
 
-        Rows outside of the buckets are no events until a repair appends them.
+        Rows outside the buckets are not events until a repair appends them.
         """
         if not self._readable:
             return True
@@ -145,7 +145,7 @@ class StatementEvents:
         return read.orderBy("place").select("place", "kind", *keys, *cells)
 
     def _deleted(self, name: str) -> Column:
-        """Return the text that a delete has of a key or partition column."""
+        """Return the text of a key or partition column in a delete."""
         table = self._spec.table
         if name in table.key:
             # Some of Hudi's key generators put the name of the field first; the value has no colon.

@@ -1,7 +1,7 @@
-"""What the records of a stream's topic say that the table must hold.
+"""The table's expected rows by the records of a stream's topic.
 
-The commits of the stream say up to which offsets each batch read, so the topic is read again up to there.
-Spark's connector fetches the bytes of the records; the second reader makes values of them.
+The commits of the stream have the end offsets of each batch, so the topic is read again up to there. Spark's
+connector fetches the bytes of the records; the second reader turns them into values.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 Offsets = dict[int, int]
 _BYTES: Final = 200
-"""Of a record, as a guess: brokers count those of whole segments."""
+"""The assumed bytes of a record: brokers count only the bytes of whole segments."""
 _AT_ONCE: Final = 50_000
-"""So many records of a partition the driver takes into its memory at a time."""
+"""The number of a partition's records that the driver takes into its memory at a time."""
 
 
 class TopicEvents:
@@ -89,9 +89,9 @@ class TopicEvents:
         return self._removed > 0
 
     def steps(self, expected: Expected, _folder: Path) -> Iterator[tuple[Order, Callable[[], None]]]:
-        """Yield for each batch its place in the merge, and what adds its events to ``expected``.
+        """Yield for each batch its place in the merge, and a function that adds its events.
 
-        What is yielded must be called before the next is asked for.
+        Call each function before you take the next one.
         """
         records = {partition: _Records(self._read(partition)) for partition in sorted(self._ends)}
         order = FIRST
@@ -103,7 +103,7 @@ class TopicEvents:
             yield order, partial(self._take, None, self._others, records, expected)
 
     def report(self) -> StreamValidation:
-        """Return what was read."""
+        """Return the report on the topic."""
         latest = ((end, self._ends.get(partition, 0)) for partition, end in self._latest.items())
         return StreamValidation(
             stream=self._stream.name,
@@ -165,7 +165,7 @@ class _Records:
         self._next: tuple[int, bytes | None] | None = None
 
     def before(self, end: int) -> Iterator[tuple[int, bytes | None]]:
-        """Yield those that are left and have an offset below ``end``."""
+        """Yield the remaining records with an offset below ``end``."""
         while True:
             if self._next is None:
                 self._next = next(self._records, None)

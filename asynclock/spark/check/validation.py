@@ -1,11 +1,11 @@
 """Compare the table with its sources, cell by cell, and check its timeline.
 
-The expected table is computed directly from the source files of the batches that were committed: for each
-stream the event with the newest ordering value, of equal ones the last to arrive. The second reader reads the
+The expected table is computed directly from the source files of the committed batches: for each stream the
+event with the newest ordering value, and among equal ones the last to arrive. The second reader reads the
 files, so the result depends neither on Spark's parsers nor on the merger or the order of commits.
 
-In a plain table the streams write the same columns, and its merge may go by the order of their commits. So
-there the files of all streams are read in that order, and the rule of the merge is applied to them.
+In a plain table the streams write the same columns, and the merge may use the order of their commits. So the
+files of all streams are read in that order, and the rule of the merge is applied to them.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class UnseenCommit:
 
     Attributes:
         requested: Its instant.
-        completed: When it was completed, by its driver's clock.
-        stream: Its stream; None: it is no batch of a stream.
+        completed: Its completion time, by its driver's clock.
+        stream: Its stream; None: it is not a batch of a stream.
         batch: Number of its batch; None for a write without one.
-        rows: Its rows that are not seen.
+        rows: Its unseen rows.
         compaction: The instant of the compaction.
     """
 
@@ -93,28 +93,28 @@ class UnseenCommit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ValidationReport:
-    """What a validation found.
+    """The result of a validation.
 
     Attributes:
-        as_of: Completion time of the newest commit that was looked at; None if there is none.
+        as_of: Completion time of the newest commit that was examined; None if there is none.
         keys: Rows compared, including those that only one side has.
         columns: Columns of the spec compared in each row, key included.
         one_key_in: One key in this many was compared, chosen by checksum; 1: every key.
         differences: Cells and rows that differ.
-        not_comparable: Keys with cells that a source file, a record of a topic or a statement may have set or
-            removed that is gone.
-        statements: Commits by SQL and by ``Splice.write``, whose rows are expected as they were written.
-        unknown_statements: Those of them whose rows cannot be read, or not any more; they cannot be compared.
+        not_comparable: Keys with cells that a missing source file, topic record or statement may have set or
+            removed.
+        statements: Commits by SQL and by ``Splice.write``, whose rows are expected as written.
+        unknown_statements: Those of them whose rows cannot, or can no longer, be read; they are not compared.
         sample: The first differences by key, at most 20.
         streams: The sources of each stream.
         stale_commits: Commits under an older fencing token than an earlier commit of their stream.
         repeated_batches: Commits of a batch that had been committed before.
-        changing_commits: Those of the stale and repeated commits that changed what the table says. Of one
-            whose files are cleaned away, or that has a write in flight beside it, that is not known.
+        changing_commits: The stale and repeated commits that changed a value of the table. This is not known
+            if its files are cleaned away, or if another write is in flight next to it.
         pending: Instants requested or in flight, running now or left by a dead writer.
         leftovers: Paths of markers and heartbeats of writes.
         unseen_commits: Commits of the active timeline that lie behind a compaction: no read shows them.
-        stray_files: Files outside of the buckets, below the table: with one of them every write fails.
+        stray_files: Files outside the buckets, below the table: with one of them every write fails.
         cut_files: Files of the table that are shorter than their commits say, below the table, with both
             sizes: the rest of their rows is lost.
     """
@@ -140,7 +140,7 @@ class ValidationReport:
 
     @property
     def compared(self) -> bool:
-        """Whether there was anything to compare: no source is gone, or an event is left of one of them."""
+        """Whether there was anything to compare: no source is gone, or at least one event is left."""
         events = any(stream.events for stream in self.streams) or self.statements > self.unknown_statements
         return events or not self.not_comparable
 
@@ -148,7 +148,7 @@ class ValidationReport:
     def ok(self) -> bool:
         """Whether the table agrees with its sources and can be written, and no bad commit has changed it.
 
-        False also if not one value could be compared, since every source is gone.
+        Also False if no value could be compared, since every source is gone.
         """
         bad = self.changing_commits or self.stray_files or self.cut_files or self.unseen_commits
         return self.compared and not (self.differences or bad)
@@ -159,31 +159,31 @@ def validate(
 ) -> ValidationReport:
     """Compare the table with its sources, which are read by independent parsers; nothing is written.
 
-    Expected are the events of the batches that were committed by an instant, each file read with the columns
-    that its batch was read with, and the rows and deletes of statements, ``Splice.write`` and
-    ``Splice.delete``, as they stand in the log files. So streams and services may go on meanwhile. This
-    process reads the sources, one file after the other, and keeps the expected table on its disk.
+    It expects the events of the batches that were committed by an instant, each file read with the columns of
+    its batch. It also expects the rows and deletes of statements, ``Splice.write`` and ``Splice.delete``, as
+    they are in the log files. So streams and services may go on meanwhile. This process reads the sources,
+    one file after the other, and keeps the expected table on its disk.
 
     Args:
         spec: The table and its streams.
         spark: A session with Hudi and the merger, as ``asynclock.spark.hudi.session`` makes it.
-        as_of: Look at what was committed up to this completion time of an instant; None: at everything that
-            is committed when the validation begins.
+        as_of: Examine the commits up to this completion time of an instant; None: all commits at the start of
+            the validation.
         one_key_in: Compare one key in this many; 1: every key. None: every key if the sources have at
             most 1 GiB, else about as many keys as 1 GiB has.
 
-    A plain table is compared in the same way: each key has one row in a partition, which the rule of the
-    merge makes of its events in the order of their commits. So where nothing differs, keys are unique and
-    under ``event_time`` no ordering value has gone back.
+    A plain table is compared in the same way: each key has one row in a partition, by the rule of the merge
+    from its events in the order of their commits. So if nothing differs, keys are unique and under
+    ``event_time`` no ordering value has gone back.
 
-    If files or records are gone that batches have read, or the log files of statements, the rest is compared.
-    A cell is not comparable if one of them may have set it: its event is no older than all that are left. A
-    lost event still differs. If no event is left of any source, nothing differs and nothing is known: the
-    report is not ``ok``.
+    If files or records that batches have read are gone, or the log files of statements, the rest is compared.
+    A cell is not comparable if one of them may have set it, because its event is no older than all remaining
+    ones. A lost event still differs. If no event of any source is left, nothing differs and nothing is known:
+    the report is not ``ok``.
 
     Raises:
-        ConfigError: A source file has a compression that only Hadoop can read, or the table cannot be read as
-            of that instant any more, or not yet.
+        ConfigError: A source file has a compression that only Hadoop can read, or the table cannot yet, or
+            can no longer, be read as of that instant.
     """
     spark = own_session(spark)
     table = State(spec, spark, as_of)
@@ -259,7 +259,7 @@ def validate(
 
 
 def _ranks(spec: Spec, table: State) -> list[int | None]:
-    """Return the place of the ordering value among the columns of each group, if the merge goes by it."""
+    """Return the place of the ordering value among the columns of each group, if the merge uses it."""
     if _RULES[spec.table.merge] != "newest":
         return [None] * len(table.groups)
     ordering = {

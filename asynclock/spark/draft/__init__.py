@@ -1,4 +1,4 @@
 """A spec drafted from the first files of its streams; Spark is not needed.
 
-The second reader reads the files, so a type is chosen only if that strict reader takes the values.
+The second reader reads the files, so a type is chosen only if that strict reader accepts the values.
 """

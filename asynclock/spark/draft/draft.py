@@ -33,7 +33,7 @@ _HEAD: Final = """\
 # Drafted by `asynclock pipeline init` from the first files of each folder. Every guess has a comment: check
 # it. The key, the partitions and the number of buckets are fixed once the table has been written."""
 _LOCKS: Final = """\
-# The locks and checkpoints are beside the table. [locks] url names another place for the locks."""
+# The locks and checkpoints are next to the table. [locks] url names another place for the locks."""
 
 
 def draft_spec(
@@ -48,11 +48,11 @@ def draft_spec(
 
     Args:
         folders: The folders of the streams' files, on this machine.
-        table: Path or URL of the table, which need not exist; None: a folder next to the spec, called as the
-            spec's file is.
+        table: Path or URL of the table, which need not exist; None: a folder next to the spec, with the name
+            of the spec's file.
         key: The key of the table, by the names of the columns or by those in the files; empty: guessed.
-        file: Where the spec will be; its paths start there. None: its paths are absolute.
-        warn: Called with each sentence about a guess that a person should look at.
+        file: The future place of the spec; its paths start there. None: its paths are absolute.
+        warn: Called with each sentence about a guess that a person should check.
 
     Raises:
         ConfigError: A folder has no files that a stream could read, or there is no key or ordering.
@@ -92,14 +92,14 @@ class _Draft:
         self._table = str(self._own_folder(file)) if table is None else table
 
     def _own_folder(self, file: Path | None) -> Path:
-        """Return a folder for the table, called as the spec's file is and apart from its sources."""
+        """Return a folder for the table, with the name of the spec's file and apart from its sources."""
         folder = self.path.with_name(_TABLE if file is None or not file.suffix else file.stem)
         sources = [sample.folder.absolute() for sample in self._samples.values()]
         is_source = any(one.is_relative_to(folder) or folder.is_relative_to(one) for one in sources)
         return folder.with_name(f"{folder.name}-{_TABLE}") if is_source else folder
 
     def text(self, read: dict[str, str] | None = None) -> str:
-        """Return the spec; ``read`` says how the second reader took each stream."""
+        """Return the spec; ``read`` has the second reader's result for each stream."""
         lines = [_HEAD, "", "[table]", f"path = {_quoted(self._place(self._table))}"]
         lines += [
             _comment(self._key.reason),
@@ -163,7 +163,7 @@ class _Draft:
 
 
 def _read(spec: Spec, samples: dict[str, Sample]) -> dict[str, str]:
-    """Return what the second reader makes of the files under the drafted spec."""
+    """Return the second reader's result for the files under the drafted spec."""
     said = {}
     for stream in spec.streams:
         sample = samples[stream.name]
@@ -209,5 +209,5 @@ def _comment(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    # A string of JSON is one of TOML, but for DEL.
+    # A string of JSON is a string of TOML, except for DEL.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

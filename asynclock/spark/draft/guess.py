@@ -1,4 +1,4 @@
-"""Guesses what cannot be read from the files: the key of the table and the ordering of each stream."""
+"""Guesses for things that are not in the files: the key of the table and the ordering of each stream."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Guess:
 
     Attributes:
         names: The columns.
-        reason: What speaks for them.
-        warning: What a person should look at first; empty if nothing speaks against them.
+        reason: The reason for them.
+        warning: The thing that a person should check first; empty if nothing speaks against them.
     """
 
     names: tuple[str, ...]
@@ -41,7 +41,7 @@ class Guess:
 
 
 class Streams:
-    """The samples of all streams by name, and what their rows show.
+    """The samples of all streams by name, and the facts that their rows show.
 
     Attributes:
         types: Type by column, by stream; a column of several streams that may be a key has one type.
@@ -64,10 +64,10 @@ class Streams:
         return self._best(stream, timed)
 
     def any_ordering(self, stream: str, key: Iterable[str]) -> Guess:
-        """Guess the ordering column among all that could be one.
+        """Guess the ordering column among all that are possible.
 
         Raises:
-            ConfigError: No column could.
+            ConfigError: No column is possible.
         """
         left = [name for name in self._orderings(stream) if name not in set(key)]
         guess = self._best(stream, left)

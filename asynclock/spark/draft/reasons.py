@@ -1,4 +1,4 @@
-"""Why the files of a folder make no stream, as their beginning shows it."""
+"""The reasons why the files of a folder cannot be a stream, from their first bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HEAD_BYTES: Final = 1 << 20
 DAMAGED: Final = (BadFileError, OSError, EOFError, zlib.error, pa.ArrowException)
-"""What a file raises that cannot be read."""
+"""The errors of a file that cannot be read."""
 _MAGIC_BYTES: Final = 200
 _MAGIC: Final = {
     b"\x1f\x8b\x08": "is packed by gzip, which only the end .gz of its name tells a reader",
@@ -38,15 +38,15 @@ _PAGES: Final = ("<!doctype html", "<html", "<?xml")
 
 
 def other_content(file: Path, kind: SourceFormat) -> str | None:
-    """What a file is, if it is not what its name says; else None.
+    """Return the real content of a file whose name is misleading; else None.
 
     Args:
-        file: A local file; what is compressed is looked at unpacked.
-        kind: What its name says.
+        file: A local file; a compressed one is examined unpacked.
+        kind: The format by its name.
     """
     with suppress(*DAMAGED), opened(file) as content:
         return _other_content(file, kind, content.read(_MAGIC_BYTES))
-    return None  # whoever reads it says so
+    return None  # its reader reports that
 
 
 def _other_content(file: Path, kind: SourceFormat, head: bytes) -> str | None:
@@ -68,7 +68,7 @@ def _other_content(file: Path, kind: SourceFormat, head: bytes) -> str | None:
 
 
 def no_json(file: Path) -> str:
-    """Why a file of JSON has no object in a line."""
+    """Return the reason why a JSON file has no object in a line."""
     with opened(file) as content:
         head = content.read(HEAD_BYTES).decode("utf-8-sig", errors="replace").lstrip()
     first, _, more = head.partition("\n")
@@ -89,7 +89,7 @@ def no_json(file: Path) -> str:
 
 
 def nested_json(file: Path) -> str | None:
-    """What to look at in a JSON file of one object that has a list of objects; None of any other file."""
+    """Return a hint for a JSON file of one object that has a list of objects; None for any other file."""
     with opened(file) as content:
         head = content.read(HEAD_BYTES)
     try:
@@ -107,7 +107,7 @@ def nested_json(file: Path) -> str | None:
 
 
 def no_record(file: Path, header: Sequence[str], others: Sequence[tuple[int, int]]) -> str:
-    """Why no line of a CSV file fits its header.
+    """Return the reason why no line of a CSV file fits its header.
 
     Args:
         file: The file.

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 FILES: Final = 3
 ROWS: Final = 10_000
-"""Of each file at most so many rows are looked at."""
+"""The largest number of rows of a file that are examined."""
 MOST_BYTES: Final = 32 << 20
-"""Of each unpacked file at most so many bytes are looked at."""
+"""The largest number of bytes of an unpacked file that are examined."""
 _TABS: Final = ".tsv"
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _NULLS: Final = frozenset({r"\N", "NULL", "null", "NA", "N/A", "n/a", "None", "nil", "-"})
@@ -50,7 +50,7 @@ _JSON_TEXTS: Final = ("date", "timestamp")
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What the first files of a folder show.
+    """The findings in the first files of a folder.
 
     Attributes:
         folder: The folder.
@@ -62,9 +62,9 @@ class Sample:
         types: Type by column, in the order of the files.
         empty: Columns without a value.
         sources: The names in the files, by column.
-        left_out: Why a column is left out, by its name in the files.
+        left_out: The reason why a column is left out, by its name in the files.
         others: Files of the folder that the pattern does not match.
-        notes: What a person should look at before the spec is used.
+        notes: Things that a person should check before using the spec.
     """
 
     folder: Path
@@ -92,7 +92,7 @@ class Sample:
             raise BadFileError(str(error)) from error
 
     def rows(self, types: dict[str, str]) -> Iterator[tuple[Any, ...]]:
-        """Yield the good rows in the columns of ``types``, as the second reader has them."""
+        """Yield the good rows in the columns of ``types``, in the form of the second reader."""
         layout = Layout(types, (), sources=self.sources)
         for file in self.files:
             try:
@@ -253,13 +253,13 @@ def _fit(text: str, separator: str) -> int:
 
 
 class _CutError(Exception):
-    """As many bytes of a file have been read as are looked at."""
+    """The file has more bytes than are examined."""
 
 
 class _Head(io.RawIOBase):
-    """The first bytes of an unpacked file; what lies behind them is never read.
+    """The first bytes of an unpacked file; the rest is never read.
 
-    An error instead of an end: a record that is cut would be taken for a whole one.
+    It ends with an error: with a plain end, a cut record would look like a whole one.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -293,7 +293,7 @@ def _beginning(file: Path) -> Iterator[io.BufferedReader]:
 
 
 Found = dict[str, tuple[str, int]]
-"""By column its type, empty if there is none, and whether it has values."""
+"""For each column its type, empty if there is none, and whether it has values."""
 _TWICE: Final = "twice"
 _SOMETIMES: Final = "sometimes"
 
@@ -341,7 +341,7 @@ def _csv(files: Iterable[Path], dialect: CsvDialect, notes: list[str]) -> tuple[
                     unfit.append(no_record(file, header.fields, others))
     if unfit and not fitting:
         raise BadFileError(unfit[0])
-    # No such text is a value of another type than string: a column with two of them is text.
+    # Such a text is a value of type string only: a column with two of them is text.
     typed = Counter(
         next(iter(seen))
         for name, seen in nulls.items()
@@ -373,7 +373,7 @@ def _value_like(headers: list[list[str]], columns: dict[str, TextColumn]) -> Ite
 
 
 def _untimed(name: str, column: TextColumn) -> str:
-    """Return a note if a column is called like a time and holds texts that are none; else nothing."""
+    """Return a note if a column is named like a time but has other texts; else nothing."""
     text = column.no_time
     if text is None or not (TIME_NAME.fullmatch(name.lower()) or CHANGED_NAME.fullmatch(name.lower())):
         return ""
@@ -394,7 +394,7 @@ def _add(
 
 
 def _unsteady(headers: list[list[str]]) -> Found:
-    """Return the columns that not every header has, or one has twice: a file without them is a bad file."""
+    """Return the columns that some header lacks or has twice: a file without them is a bad file."""
     names = dict.fromkeys(name for header in headers for name in header)
     twice = {name: (_TWICE, 0) for name in names if any(header.count(name) > 1 for header in headers)}
     return {name: (_SOMETIMES, 0) for name in names if any(name not in header for header in headers)} | twice
@@ -451,7 +451,7 @@ def _parquet(files: Iterable[Path]) -> Found:
 
 
 def _left_out(found: Found) -> dict[str, str]:
-    """Return why a column cannot be in a spec, by its name in the files."""
+    """Return the reasons why columns cannot be in a spec, by their names in the files."""
     reasons: dict[str, str] = {}
     for name, (kind, _) in found.items():
         if not name:
@@ -466,7 +466,7 @@ def _left_out(found: Found) -> dict[str, str]:
 
 
 def _named(kinds: dict[str, str]) -> dict[str, str]:
-    """Return for each column its name in the files, by a name that a spec can have.
+    """Return the names in the files, by names that a spec can have.
 
     Args:
         kinds: Types by the names in the files.

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 CHANGED_NAME: Final = re.compile(r"(.*_)?(updated|modified|changed|revised)(_.*)?")
 TIME_NAME: Final = re.compile(r"(.*_)?(at|ts|time|timestamp|date|when|since|seen|event|epoch|ms|us)(_.*)?")
-"""Lower-case names of columns that say when something was changed, or happened."""
+"""Lower-case names of columns for the time of a change or event."""
 # A number that is more than its value: the text 007 would come back as 7.
 _CODE: Final = re.compile(r"\+.*|-?0[0-9].*")
 _DIGITS: Final = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)")
-_EXACT_DIGITS: Final = 15  # so many survive in any double
+_EXACT_DIGITS: Final = 15  # any double keeps this many
 _MOST_DIGITS: Final = 38
 _KINDS: Final = ("boolean", "bigint", "date", "timestamp", "double")
 _READERS: Final[dict[str, Callable[[str], Any]]] = {kind: reader(kind) for kind in _KINDS}
@@ -34,8 +34,8 @@ class TextColumn:
         kinds: The types that are possible besides ``string``.
 
     Attributes:
-        values: How many texts it has seen.
-        no_time: The first text that is neither a date nor a time, nor a number; None if there is none.
+        values: Number of texts that it has seen.
+        no_time: The first text that is not a date, a time or a number; None if there is none.
     """
 
     def __init__(self, kinds: Iterable[str] = _KINDS) -> None:
@@ -63,7 +63,7 @@ class TextColumn:
                 self._after = max(self._after, len(digits[2]))
 
     def takes(self, text: str) -> bool:
-        """Return whether a text is a value of every type that is left."""
+        """Return whether a text is a value of every remaining type."""
         return bool(text) and all(_takes(kind, text) for kind in self._kinds)
 
     def kind(self) -> str:
@@ -82,7 +82,7 @@ class TextColumn:
 
 
 def _survives(text: str) -> bool:
-    """Whether a number comes back from a double as it was written, but for zeros at its ends."""
+    """Return whether a double keeps a number's text, apart from zeros at its ends."""
     if len(text) <= _EXACT_DIGITS:
         return True
     value = float(text)

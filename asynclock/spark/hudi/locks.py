@@ -115,7 +115,7 @@ def _check_mark(spec: Spec, commit: BatchCommit | None, body: bytes, exists: Cal
     reason = (
         f"the locks at {spec.locks.url} belong to the table {mark['table_id']} at {mark['path']}, and this "
         f"spec is of the table {this}: two tables never share their locks. Nothing was written; name another "
-        "place as [locks] url, or leave it out: then the locks are beside the table"
+        "place as [locks] url, or leave it out: then the locks are next to the table"
     )
     raise misplaced(spec, ("locks", "url"), spec.locks.url, reason)
 

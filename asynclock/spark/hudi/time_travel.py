@@ -145,7 +145,7 @@ def _check_kept(table: Table, as_of: str) -> None:
         if completed is None:
             raise _refused(as_of, "a restore is at work on the table; try again when it has ended")
         if dropped <= as_of < completed:
-            raise _refused(as_of, f"the restore at {completed} has dropped commits of then")
+            raise _refused(as_of, f"the restore at {completed} has dropped commits of that time")
     cleans = cleaned_by_versions(table.timeline)
     if as_of < table.commits.archived_until() or any(as_of < one for one in cleans):
         raise gone(as_of)
@@ -153,7 +153,7 @@ def _check_kept(table: Table, as_of: str) -> None:
 
 def gone(as_of: str) -> ConfigError:
     """Return the error of a state whose files no longer exist."""
-    return _refused(as_of, "the files of then are cleaned away; give a later instant")
+    return _refused(as_of, "the files of that time are cleaned away; give a later instant")
 
 
 def _is_done(one: Instant, as_of: str) -> bool:

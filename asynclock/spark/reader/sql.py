@@ -76,7 +76,7 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
         raise unread(spec, NOT_YET if table.timeline.exists() else NO_TABLE)
     # Hudi looks its table up in the catalog by name; it would find our view of the same name instead.
     if table.name() == view:
-        reason = "the table itself has this name, and could not be read beside a view of it; choose another"
+        reason = "the table itself has this name, and could not be read next to a view of it; choose another"
         raise ConfigError(setting="name", value=view, reason=reason)
     table.refuse_other_locks()
     if not table.is_guarded():

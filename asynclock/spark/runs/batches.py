@@ -1,4 +1,4 @@
-"""Adds the batches of a run to its log, with what their commits say."""
+"""Adds the batches of a run to its log, with the facts in their commits."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class BatchRecorder:
         return found[-1] if found else None
 
     def _lock_use(self) -> tuple[float, float]:
-        """Return how long this thread has waited for the commit lock and held it since the last call."""
+        """Return the times that this thread waited for the commit lock and held it since the last call."""
         jvm: Any = classes(self._spark)
         path = self._spec.table.path
         if lock_provider(path) == FILE_LOCK_PROVIDER:

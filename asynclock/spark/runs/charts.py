@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 Vega = dict[str, Any]
 
 MOST_POINTS: Final = 600
-"""Points that are drawn of each line or stream; of more, the highest of each moment."""
+"""Most points of a line or stream; if there are more, the highest of each moment is drawn."""
 MOST_SPANS: Final = 3000
 _MOST_NAMED: Final = 12
-"""Colours that a legend explains; of more processes or streams, the tooltips and tables tell the names."""
+"""Most colours in a legend; if there are more processes or streams, tooltips and tables have the names."""
 _BINS: Final = 48
 _SLOT: Final = 16
 _TO_THE_SECOND: Final = "utcyearmonthdatehoursminutesseconds"
 _CLOCKS: Final = ((600, "%H:%M:%S"), (86_400, "%H:%M"), (7 * 86_400, "%d %b %H:%M"))
-"""How times are written on an axis of at most so many seconds."""
+"""The format of times on an axis of at most that many seconds."""
 _DONE_TO_IT: Final = "#e5484d"
 _RESOURCES: Final[Sequence[tuple[str, str, str, Callable[[Sample], float]]]] = (
     ("cores", "Cores in use", ".2~f", lambda one: one.cores),
@@ -41,7 +41,7 @@ class Chart:
 
     Attributes:
         name: Its id in the page.
-        title: What it shows.
+        title: Its title on the page.
         note: One sentence on how to read it; may be empty.
         spec: Its Vega-Lite.
         small: Whether two stand side by side.
@@ -216,7 +216,7 @@ def _services(story: Story) -> Chart | None:
         "layer": [
             {"mark": {"type": "bar", "height": {"band": 0.55}},
              "encoding": encoding | {"x": _time("from", story), "x2": {"field": "to", "type": "temporal"}}},
-            # Work that is too short for a bar can be seen, too.
+            # Work that is too short for a bar is visible, too.
             {"mark": {"type": "tick", "thickness": 2, "bandSize": 15},
              "encoding": encoding | {"x": _time("from")}},
         ],
@@ -255,7 +255,7 @@ def _resource(
 
 
 def _chaos(story: Story) -> list[Vega]:
-    """Return dashed lines where something was done to the run; of very many, faults are left out first."""
+    """Return dashed lines for the disturbances of a run; if there are too many, faults are left out first."""
     if not story.chaos:
         return []
     values = [
@@ -282,7 +282,7 @@ def _whole(spec: Vega) -> Vega:
 
 
 def _time(field: str, story: Story | None = None) -> Vega:
-    """Return a place in time; the first layer of a chart says from when to when."""
+    """Return a place in time; the first layer of a chart sets the range."""
     place: Vega = {"field": field, "type": "temporal", "title": None, "scale": {"type": "utc"}}
     if story is not None:
         place["scale"] |= {
@@ -299,7 +299,7 @@ def _time(field: str, story: Story | None = None) -> Vega:
 
 
 def _clock(seconds: float) -> str:
-    """Return how to write times on an axis of that length."""
+    """Return the format of times on an axis of that length."""
     return next((shown for longest, shown in _CLOCKS if seconds <= longest), "%d %b")
 
 
@@ -309,7 +309,7 @@ def _color(field: str, names: list[str], *, legend: bool = True) -> Vega:
 
 
 def _tooltip(*fields: str | tuple[str, str, str]) -> list[Vega]:
-    """Return what a tooltip shows: fields, or a field with its title and ``time``."""
+    """Return the content of a tooltip: fields, or a field with its title and ``time``."""
     shown: list[Vega] = []
     for each in fields:
         if isinstance(each, str):
@@ -324,7 +324,7 @@ def _tooltip(*fields: str | tuple[str, str, str]) -> list[Vega]:
 
 
 def _thinned(points: list[Vega], field: str, story: Story) -> list[Vega]:
-    """Return at most ``MOST_POINTS``: of each moment the one with the highest value."""
+    """Return at most ``MOST_POINTS`` points: for each moment the one with the highest value."""
     if len(points) <= MOST_POINTS:
         return points
     width = max(_ms(story.end) - _ms(story.start), 1) / MOST_POINTS

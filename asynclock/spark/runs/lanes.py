@@ -1,4 +1,4 @@
-"""Who held each lease and who waited for it, from the events of the locks."""
+"""The holders and waiters of each lease, from the events of the locks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from asynclock.spark.runs.lines import Line
 
 _GAP: Final = 1.5
-"""Waits that are no further apart, in seconds, are one: a waiting stream tries again and again."""
+"""Waits with at most this gap, in seconds, count as one: a waiting stream tries again and again."""
 _SHORTEST: Final = 0.1
-"""A shorter wait, in seconds, was none: the lock was free."""
+"""A shorter wait, in seconds, does not count: the lock was free."""
 
 
 @dataclass(frozen=True, kw_only=True)

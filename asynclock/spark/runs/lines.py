@@ -29,9 +29,9 @@ _CLOSE_WITHIN: Final = 10.0
 class RunLog:
     """Appends lines to ``<folder>/<process>-<pid>.jsonl``, from any thread.
 
-    A thread of its own writes each line with one system call, so a killed process tears its last line at
-    most, and a slow disk holds up neither a renewal nor a commit. What the disk refuses is lost, with one
-    warning; the run goes on.
+    A separate thread writes each line with one system call. So a killed process leaves at most its last line
+    incomplete, and a slow disk delays neither a renewal nor a commit. If the disk refuses lines, they are
+    lost, with one warning; the run goes on.
 
     Args:
         folder: The folder of the run; created if it is missing.
@@ -70,7 +70,7 @@ class RunLog:
             self._descriptor = os.open(
                 self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
             )
-            # A process that had this id before may have been killed inside of a line.
+            # An earlier process with this id may have been killed in the middle of a line.
             self._before = b"\n" if os.fstat(self._descriptor).st_size else b""
         except OSError as error:
             reason = f"cannot be written: {error.strerror}; the run was not started"
@@ -82,9 +82,9 @@ class RunLog:
         """Append a line; returns at once.
 
         Args:
-            kind: What the line is about.
-            at: When it happened, in epoch seconds; None: now.
-            fields: What JSON can hold; anything else is written as text.
+            kind: The subject of the line.
+            at: Time of the event, in epoch seconds; None: now.
+            fields: Values for JSON; a value that JSON cannot have is written as text.
         """
         self._queue.put((self._wall() if at is None else at, kind, fields))
 
@@ -92,14 +92,14 @@ class RunLog:
         """Append the line ``end`` with the totals of this process, and close the file.
 
         Args:
-            error: Why the run failed; None if it did not.
+            error: The reason why the run failed; None if it did not.
         """
         self.add("end", error=error)
         self._queue.put(None)
         self._thread.join(_CLOSE_WITHIN)
 
     def _work(self) -> None:
-        self._write_item(self._queue.get())  # before the first sample: it says what the file is about
+        self._write_item(self._queue.get())  # before the first sample: it says what the file contains
         due = time.monotonic()
         while True:
             if self._sample is not None and time.monotonic() >= due:
@@ -156,9 +156,9 @@ class Line:
 
     Attributes:
         time: When it happened, in epoch seconds.
-        process: The role of the process; of a line about another process, that one's.
+        process: The role of the process; in a line about another process, the role of that one.
         pid: Its id; None if the line has none.
-        kind: What the line is about.
+        kind: The subject of the line.
         fields: The whole object.
     """
 
@@ -179,7 +179,7 @@ def read_lines(folder: Path, *, on_unread: Callable[[Path], object] | None = Non
 
     Args:
         folder: The folder of the run, to which processes may still be appending.
-        on_unread: Called for each line that is torn, or no line of a run.
+        on_unread: Called for each line that is incomplete or not a line of a run.
 
     Raises:
         ConfigError: There is no such folder.

@@ -50,7 +50,7 @@ def page(story: Story) -> str:
 
 
 def _in_script(drawn: list[Chart]) -> str:
-    """Return the charts as JSON that can stand in a script: nothing in it ends that or begins a comment."""
+    """Return the charts as JSON for a script: nothing in it ends the script or begins a comment."""
     found = json.dumps({chart.name: chart.spec for chart in drawn}, allow_nan=False)
     return found.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -29,13 +29,13 @@ def recorded(
     """Record the body of ``with`` in a folder, as a run of this process.
 
     Args:
-        spec: What is run.
+        spec: The spec of the run.
         folder: The folder of the run; None: nothing is recorded.
         process: The role of this process.
-        streams: What it writes.
+        streams: The streams that it writes.
 
     Yields:
-        The spec to use in the body, whose locks are listened to, and the log of the run.
+        The spec to use in the body, with a listener on its locks, and the log of the run.
 
     Raises:
         ConfigError: The folder cannot be written; the body was not run.
@@ -62,7 +62,7 @@ def recorded(
 
 
 def add_event(run_log: RunLog, event: Event) -> None:
-    """Append a line about an event of a lock, as listeners of telemetry get it; what is empty is left out."""
+    """Append a line about an event of a lock, as listeners of telemetry get it; empty fields are left out."""
     seconds = (
         "waited_seconds"
         if event.kind in ACQUIRED or event.kind == "not_acquired"

@@ -1,4 +1,4 @@
-"""What a driver uses: its Python process, its JVM and the workers of Spark that they have started."""
+"""The resources of a driver: its Python process, its JVM and the workers of Spark that they started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Resources:
     """Samples what this driver uses; call it for a sample.
 
-    Counters never fall: what a process that has ended had used by the last sample stays in the sums.
+    Counters never fall: the last sample of an ended process stays in the sums.
     """
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class Resources:
     def __call__(self) -> dict[str, object]:
         """Return the fields of a line.
 
-        ``cpu_seconds``, ``read_bytes`` and ``written_bytes`` (those of disks) are sums since the processes
-        began, ``received_bytes`` and ``sent_bytes`` those of the whole network namespace since it was made;
+        ``cpu_seconds``, ``read_bytes`` and ``written_bytes`` (of disks) are sums since the processes began.
+        ``received_bytes`` and ``sent_bytes`` are sums of the whole network namespace since it was made.
         ``rss_bytes``, ``threads``, ``descriptors`` and ``processes`` are as of now.
         """
         rss = threads = descriptors = processes = 0

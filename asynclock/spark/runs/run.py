@@ -44,9 +44,9 @@ def run(
     every stream finishes its batch and releases its lease; a batch that takes longer than a minute is
     cancelled, and the next run writes it.
 
-    An error of the store, of Spark or of Hudi's commit lock that passes by itself is met with another
-    attempt at the batch, up to eight times in a row and later each time. A stream that fails for good ends
-    alone and releases its lease; the others go on, and its error is raised when they have ended.
+    After a temporary error of the store, of Spark or of Hudi's commit lock, the stream tries the batch again,
+    up to eight times in a row and later each time. A stream that fails for good ends alone and releases its
+    lease. The others go on, and its error is raised when they have ended.
 
     Args:
         spec: The table, its locks and streams.
@@ -55,11 +55,10 @@ def run(
         fail_fast: Stop all streams as soon as one fails.
         spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
         on_batch: Called after each batch, in the thread of its stream; must be quick.
-        on_report: Called with the report at the end, also where a stream has failed.
+        on_report: Called with the report at the end, even if a stream has failed.
         stop: Set it to end the run.
-        run_dir: A folder in which this process records the run, as lines of JSON in a file of its own:
-            events of the locks, batches, resources. Other processes may use the folder too. None: it is
-            not recorded.
+        run_dir: A folder in which this process records the run, as lines of JSON in a file of its own: events
+            of the locks, batches, resources. Other processes may use the folder too. None: no record.
         timeout: Longest wait for the lease of a stream, in seconds; None: stand by without a limit.
         on_progress: Called when a stream begins, and at the start and end of each batch, in the thread of its
             stream; must be quick. It makes each batch count its files.
@@ -73,8 +72,8 @@ def run(
             Nothing was written.
         LeaseLostError: A stream's lease was lost; its jobs were cancelled, its unfinished batch is not
             committed and will be rolled back by the cleaning service.
-        BadRowsError: A batch has bad rows where ``on_bad_row`` is ``fail``; nothing of it was written.
-        StreamFailedError: A stream met an error that does not pass, or too many in a row. If several
+        BadRowsError: A batch has bad rows and ``on_bad_row`` is ``fail``; nothing of it was written.
+        StreamFailedError: A stream met a permanent error, or too many temporary ones in a row. If several
             streams failed, the error of the first one by the order of ``streams`` has notes on the others.
     """
     chosen = [stream.name for stream in spec.streams] if streams is None else list(dict.fromkeys(streams))
@@ -111,13 +110,13 @@ def run_services(
 ) -> ServicesReport:
     """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
 
-    The services run side by side, each while this process leads it (leases ``service/compaction``,
+    The services run in parallel, each while this process leads it (leases ``service/compaction``,
     ``service/clustering`` and ``service/cleaning``); services in other processes stand by. A leader that
     loses its lease has its Spark jobs cancelled; the next leader finishes its plan.
 
     Args:
         spec: The table, its locks and services.
-        once: Do what is due now, and end.
+        once: Do the work that is due now, and end.
         spark: A session with Hudi and the merger; None: as ``session_for`` gives it.
         on_event: Called with a sentence after each piece of work, in the thread that did it.
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
@@ -127,11 +126,10 @@ def run_services(
     Raises:
         AcquireTimeoutError: Another process led one of the services for longer than ``timeout``.
         ConfigError: Nothing can be written into ``run_dir``. Nothing was written.
-        SpecError: The services of the table run inside of its writes, the table was written under other
-            locks, they belong to another table, or the table of the checkpoints is not there. Nothing was
-            written.
+        SpecError: The services of the table run inside its writes, the table was written under other locks,
+            they belong to another table, or the table of the checkpoints does not exist. Nothing was written.
         ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
-        StrayFilesError: The table has files outside of its buckets, with which every write fails.
+        StrayFilesError: The table has files outside its buckets, with which every write fails.
     """
     with recorded(spec, run_dir, "services") as (listening, run_log):
         return lead_services(

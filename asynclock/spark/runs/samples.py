@@ -1,4 +1,4 @@
-"""What the processes of a run used, sample by sample."""
+"""The resources that the processes of a run used, sample by sample."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What a process used at a time, in epoch seconds.
+    """The resources that a process used at a time, in epoch seconds.
 
     Attributes:
         cores: Cores in use since the sample before.
         memory: Bytes in memory.
         network: Bytes a second, sent and received, of its network namespace.
         storage: Bytes a second, read from disks and written to them.
-        cpu_seconds: All that it had used.
+        cpu_seconds: Its CPU time so far.
     """
 
     time: float
@@ -46,7 +46,7 @@ class Samples:
         self._before: dict[str, Line] = {}
 
     def take(self, line: Line) -> None:
-        """Take a line; the first of a process tells no rates."""
+        """Take a line; the first of a process gives no rates."""
         before = self._before.get(line.name)
         self._before[line.name] = line
         if before is None or line.time - before.time < 0.1:  # noqa: PLR2004  too short for a rate

@@ -1,4 +1,4 @@
-"""What a report tells, from the lines of a run or from the timeline of a table."""
+"""The content of a report, from the lines of a run or from the timeline of a table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a table service did; times in epoch seconds."""
+    """A piece of work of a table service; times in epoch seconds."""
 
     service: str
     start: float
@@ -60,7 +60,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Chaos:
-    """What was done to the run from outside."""
+    """A disturbance of the run from outside."""
 
     time: float
     what: str
@@ -73,7 +73,7 @@ class Process:
     """A process of the run.
 
     Attributes:
-        end: How it ended: ``well``, ``killed``, its error, or ``no last line`` if it goes on or no line says.
+        end: Its end: ``well``, ``killed``, its error, or ``no last line`` if it goes on or no line says it.
     """
 
     name: str
@@ -85,16 +85,16 @@ class Process:
 
 @dataclass(kw_only=True)
 class Story:
-    """All that a report shows.
+    """The whole content of a report.
 
     Attributes:
         table: Path of the table.
-        recorded: Whether lines of a run tell it; else the timeline does.
+        recorded: Whether it comes from lines of a run; else it comes from the timeline.
         start: First moment, in epoch seconds.
         end: Last moment.
         totals: The sums over everything.
         streams: Those of each stream.
-        unread: Lines that were torn, or no lines of a run.
+        unread: Lines that were incomplete or not lines of a run.
         local: Whether a timeline's times are shown in the local time of this process.
     """
 
@@ -117,10 +117,10 @@ class Story:
 
 
 def run_story(spec: Spec, folder: Path) -> Story:
-    """Return what the lines in the folder of a run tell.
+    """Return the story in the lines of a run's folder.
 
     Raises:
-        ConfigError: There is no such folder, no line of a run is in it, or they are of another table.
+        ConfigError: There is no such folder, it has no line of a run, or its lines are of another table.
     """
     torn: list[Path] = []
     tables: dict[str, str] = {}
@@ -130,7 +130,7 @@ def run_story(spec: Spec, folder: Path) -> Story:
         if line.kind == "start":
             tables[line.name] = _text(line.fields.get("table"))
         table = tables.get(line.name)
-        if line.kind == "chaos" or table is None:  # chaos names the process that it was done to
+        if line.kind == "chaos" or table is None:  # chaos names the disturbed process
             common.append(line)
         else:
             tellers.setdefault(table, _Teller(spec, table)).take(line)
@@ -144,7 +144,7 @@ def run_story(spec: Spec, folder: Path) -> Story:
 
 
 def _chosen(spec: Spec, folder: Path, tellers: dict[str, _Teller]) -> _Teller:
-    """Return the only table's; of several that of the spec. One run may be looked at on another machine."""
+    """Return the only table, or among several that of the spec; a run may come from another machine."""
     if len(tellers) > 1:
         tellers = {
             table: one for table, one in tellers.items() if same_table(table, spec.table.path)
@@ -238,7 +238,7 @@ class _Teller:
         moments = [*ends.values(), *(one.first for one in processes), *(one.time for one in self._chaos)]
         order = [stream.name for stream in self._spec.streams]
         for process in processes:
-            # By its id: whoever kills may know it by another name, and one process may have two roles.
+            # By its id: the killer may know it by another name, and one process may have two roles.
             if self._pids[process.name] in self._killed and process.end == _NO_END:
                 process.end = "killed"
         return Story(
@@ -261,7 +261,7 @@ class _Teller:
 
 
 def timeline_story(spec: Spec, instants: Iterable[Instant]) -> Story:
-    """Return what the instants of a table tell: who wrote when, how long it took, what the services did.
+    """Return the story in a table's instants: writers with their times, and the work of the services.
 
     Raises:
         ConfigError: Nothing is completed yet.

@@ -1,4 +1,4 @@
-"""A report as numbers in words: for the terminal, and beside the pictures of the page."""
+"""A report as numbers in words: for the terminal, and next to the pictures of the page."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _stream(totals: RunTotals) -> str:
 
 
 def counted(number: int, one: str, more: str | None = None) -> str:
-    """Return a number with what it counts."""
+    """Return a number with the name of the counted things."""
     return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
@@ -96,12 +96,12 @@ def zone(story: Story) -> str:
 
 
 def moment(time: float) -> str:
-    """Return a time as people write it."""
+    """Return a time in the form for people."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration as people say it."""
+    """Return a duration in the form for people."""
     if value is None:
         return NONE
     if value < 0.9995:  # noqa: PLR2004  rounds to 1000 ms

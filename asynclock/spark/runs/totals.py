@@ -12,40 +12,40 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 LATENCIES: Final = 10_000
-"""Latencies are those of this many commits at most, the newest ones: no sum grows with the run."""
+"""Latencies come from at most this many commits, the newest ones: no sum grows with the run."""
 ACQUIRED: Final = frozenset({"acquired", "adopted"})
 ENDED: Final = frozenset({"released", "release_unconfirmed", "lost"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunTotals:
-    """What a process, or all processes of a run, have done.
+    """The sums of one process, or of all processes of a run.
 
     Attributes:
         seconds: From the first line to the last.
         commits: Batches that were committed.
         skipped: Batches that had been committed before.
         rows: Rows read, bad ones included.
-        rows_per_second: Those of a second of the run.
+        rows_per_second: Rows per second of the run.
         quarantined: Bad rows that were moved to the quarantine.
-        retries: Attempts at batches that failed with an error that passes.
+        retries: Attempts at batches that failed with a temporary error.
         conflicts: Writes that failed because of another writer's commit.
         commit_p50: Median of the seconds from the start of a batch to its commit; None without a commit.
         commit_p99: The seconds within which 99 of 100 batches were committed.
         commit_seconds: Seconds of all commits together.
         lock_wait_seconds: Seconds spent in acquisitions of leases, also in those that ended without one.
-        lock_hold_seconds: Seconds for which leases were held that have ended.
+        lock_hold_seconds: Seconds for which ended leases were held.
         commit_lock_wait_seconds: Seconds that commits spent on taking the table's commit lock and giving it
             back.
         commit_lock_hold_seconds: Seconds for which commits held it.
         lock_share: Share of the commits' time that went into locks: looks for a reservation, and waits for
             the commit lock. None if no commit says how long it waited.
         renewals: Renewals of leases that succeeded.
-        failed_renewals: Those that failed; a lease has several attempts.
+        failed_renewals: Renewals that failed; a lease has several attempts.
         losses: Leases that were lost.
         takeovers: Acquisitions after a holder that neither released the lock nor renewed it.
-        services: How often each table service did its work.
-        chaos: How often something was done to the run from outside: kills, faults.
+        services: Number of times that each table service did its work.
+        chaos: Number of disturbances from outside: kills, faults.
     """
 
     seconds: float
@@ -157,13 +157,13 @@ class Totals:
 
 
 def quantile(values: Iterable[float], share: float) -> float | None:
-    """Return the least value that so great a share of the values does not exceed; None of no values."""
+    """Return the least value that at least this share of the values does not exceed; None for no values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
 def number(line: Mapping[str, Any], name: str) -> float:
-    """Return a number of a line; 0 if it is missing, no number or not finite."""
+    """Return a number of a line; 0 if it is missing, not a number or not finite."""
     value = line.get(name)
     if isinstance(value, int | float) and math.isfinite(value):
         return float(value)

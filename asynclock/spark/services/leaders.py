@@ -56,7 +56,7 @@ def lead_services(
     """
     started = time.monotonic()
     if spec.services.mode == "inline":
-        reason = "the services of this table run inside of its writes, so there is nothing to run beside them"
+        reason = "the services of this table run inside its writes, so there is nothing to run next to them"
         raise misplaced(spec, ("services", "mode"), spec.services.mode, reason)
     with contextlib.ExitStack() as resources:
         client = resources.enter_context(spec.locks.connect())

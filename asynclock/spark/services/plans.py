@@ -69,7 +69,7 @@ def reopen_empty_clusterings(table: Table, instants: list[Instant], seen: Contai
         if written > instant.completed:
             log.error(
                 "the clustering %s has an empty result and the table was written since: rows may be there"
-                " twice; restore a savepoint from before, or write the table anew",
+                " twice; restore a savepoint from before, or write the table again",
                 instant.requested,
             )
             continue

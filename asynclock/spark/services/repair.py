@@ -147,7 +147,7 @@ class _Repair:
         return {row.value for row in self._spark.read.text(self._below(_COPIED)).collect()}
 
     def _copy(self, strays: list[str]) -> int:
-        """Copy the rows of the strays' file groups so that they can be appended; return the number of failures."""
+        """Copy the rows of the strays' file groups, to append them; return the number that cannot be."""
         if not strays:
             return 0
         self._table.commits.refresh()

@@ -178,7 +178,7 @@ class Source:
         return parquet.footers(files, self._sources, self._stream.optional, self._unnamed)
 
     def _check_headers(self, files: list[str]) -> None:
-        """Refuse a column that neither the newest nor the oldest files have; if one lacks it, that file is bad."""
+        """Refuse a column that neither the newest nor the oldest files have."""
         if self._stream.format == "json":
             return
         jvm: Any = classes(self._spark)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 Whole = StrictInt
 Switch = StrictBool
 
-# By the types of pydantic's errors: what a value should have been.
+# By the types of pydantic's errors: the right kind of value.
 _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "a string",
     "int_type": "a whole number",
@@ -33,7 +33,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "dataclass_type": "a table",
 }
 _NUMBERS: Final = frozenset({"every_commits", "n"})
-"""The keys without a default whose values are no strings."""
+"""The keys without a default whose values are not strings."""
 
 
 class ProblemsError(ConfigError):
@@ -49,12 +49,12 @@ class ProblemsError(ConfigError):
 
 
 def wrong(setting: str, value: object, reason: str) -> ConfigError:
-    """Return the error that a setting is wrong; the setting is named from the table that is checked."""
+    """Return the error of a wrong setting, named from the table that is checked."""
     return ConfigError(setting=setting, value=value, reason=reason)
 
 
 def problems_of(error: ConfigError, *prefix: str) -> tuple[ConfigError, ...]:
-    """Return what is wrong, with settings that are named from the table around the ``prefix``."""
+    """Return the problems, with settings that are named from the table around the ``prefix``."""
     each = error.each if isinstance(error, ProblemsError) else (error,)
     if not prefix:
         return each
@@ -65,7 +65,7 @@ def refuse(problems: Iterable[ConfigError]) -> NoReturn:
     """Raise at least one problem as one error.
 
     Raises:
-        ConfigError: In any case.
+        ConfigError: Always.
     """
     first, *others = problems
     raise ProblemsError((first, *others)) if others else first
@@ -82,7 +82,7 @@ def raise_all(problems: Iterable[ConfigError]) -> None:
 
 
 def run_all(*checks: Callable[[], object]) -> None:
-    """Run each check, and raise what they refuse as one error.
+    """Run each check, and raise all their problems as one error.
 
     Raises:
         ConfigError: At least one check failed.
@@ -100,9 +100,9 @@ def run_all(*checks: Callable[[], object]) -> None:
 def checked(cls: type[T]) -> type[T]:
     """Make a frozen dataclass of ``cls`` that checks the values of its fields when it is made.
 
-    A field with the alias ``as`` is called so in a file; in Python it is called ``as_``. The class refuses
-    wrong values with a ``ConfigError``. Its ``__post_init__`` checks their combinations, and runs only if
-    every value is right by itself.
+    A field with the alias ``as`` has this name in a file; in Python it is ``as_``. The class refuses wrong
+    values with a ``ConfigError``. Its ``__post_init__`` checks their combinations, and runs only if every
+    value is right by itself.
     """
     config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
     made = dataclass(frozen=True, kw_only=True, config=config)(cls)
@@ -121,11 +121,11 @@ def checked(cls: type[T]) -> type[T]:
 
 
 def read(cls: type[T], values: object, *, hide: bool = False, **inner: object) -> T:
-    """Return an object of what a table of the file says.
+    """Return the object that a table of the file describes.
 
     Args:
         cls: A class made by ``checked``, or a model of pydantic.
-        values: What TOML gave; anything but a table is refused.
+        values: The value from TOML; anything but a table is refused.
         hide: Whether the values of unknown keys are not shown, since they may be secrets.
         inner: Fields that a file cannot set.
 

@@ -60,12 +60,12 @@ class Column:
 
 
 def sql_type(kind: str) -> str:
-    """Return a type for SQL that means the same in every session: ``timestamp`` may be one without a zone."""
+    """Return a type for SQL that means the same in every session; a plain ``timestamp`` may lack a zone."""
     return "timestamp_ltz" if kind == "timestamp" else kind
 
 
 def plain_name(text: str) -> str:
-    """Return a name that a column can have in a spec, made of any text: ``Order ID`` gives ``order_id``."""
+    """Return a column's name for a spec, made from any text: ``Order ID`` gives ``order_id``."""
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "_", folded).strip("_")
     return words if re.match(r"[a-z]", words) else f"c_{words}".rstrip("_")
@@ -82,7 +82,7 @@ def _is_column_type(name: str) -> bool:
 
 
 def _columns(values: object) -> object:
-    """Return the columns of a table of TOML, or what is no table as it is."""
+    """Return the columns of a table of TOML; any other value stays unchanged."""
     if not isinstance(values, dict):
         return values
     columns: list[Column] = []

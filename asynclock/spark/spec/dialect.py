@@ -17,7 +17,7 @@ ENCODINGS: Final = get_args(Encoding)
 
 @checked
 class CsvDialect:
-    """How the CSV files of a stream are written; by default as in RFC 4180.
+    """The format of a stream's CSV files; by default that of RFC 4180.
 
     Attributes:
         separator: Character between two fields.

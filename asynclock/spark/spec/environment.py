@@ -1,4 +1,4 @@
-"""Values of a spec that stand in the environment, and the refusal of secrets that stand in the spec."""
+"""Values of a spec that are in the environment, and the refusal of secrets that are in the spec."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _KEY: Final = re.compile(
 _OTHER_KEY: Final = re.compile(
     r"(?:access|public|record|partition|primary|sort|message|label)[._-]?key$", re.IGNORECASE
 )
-"""What identifies something, and is no secret by itself."""
-# Azure's names end in that of an account, which may contain any of the words below.
+"""Names of identifiers, which are not secret by themselves."""
+# Azure's names end in the name of an account, which may contain any of the words below.
 _AZURE_SECRET: Final = re.compile(
     r"fs\.azure\.(?:account\.?key(?:\.|$)|sas\.(?!token\.provider)"
     r"|account\.oauth2\.(?:client\.secret|user\.password|refresh\.token)(?:\.|$))",
     re.IGNORECASE,
 )
-# Settings about secrets that hold none: a class, a file, a switch, a number, a reference.
+# Settings about secrets that hold no secret: a class, a file, a switch, a number, a reference.
 _ABOUT_SECRETS: Final = re.compile(
     r"provider|secretKeyRef|kubernetes\.(?:driver|executor)\.secrets\."
     r"|(?:path|files?|class|impl|enabled|type|endpoint|regex|length|interval|[._-](?:id|url|uri|name))$",
@@ -59,7 +59,7 @@ _HOW: Final = 'is a secret, which a spec must not hold: set an environment varia
 
 @dataclass(frozen=True, slots=True)
 class FromEnvironment:
-    """A value that stands in an environment variable; it is read at each use and never kept.
+    """A value in an environment variable; it is read at each use and never kept.
 
     Attributes:
         variable: Name of the variable.
@@ -74,7 +74,7 @@ class FromEnvironment:
             raise ConfigError(setting="", value=HIDDEN, reason=reason)
 
     def value(self) -> str:
-        """Return what the variable holds now.
+        """Return the present value of the variable.
 
         Raises:
             ConfigError: The variable is not set, or empty.
@@ -87,10 +87,10 @@ class FromEnvironment:
 
 
 def from_environment(setting: str, value: object) -> object:
-    """Return what TOML gave for a setting: ``{ env = "NAME" }`` as ``FromEnvironment``, all else as it is.
+    """Return a setting from TOML: ``{ env = "NAME" }`` as ``FromEnvironment``, any other value unchanged.
 
     Raises:
-        ConfigError: The name is none of a variable.
+        ConfigError: The name is not the name of a variable.
     """
     if isinstance(value, dict) and value.keys() == {"env"} and isinstance(value["env"], str):
         try:
@@ -101,9 +101,9 @@ def from_environment(setting: str, value: object) -> object:
 
 
 def flat_settings(values: object) -> object:
-    """Return the settings of a table of TOML by their full names, or what is no table as it is.
+    """Return the settings of a table of TOML by their full names; any other value stays unchanged.
 
-    Without quotes TOML makes a table of each part of a name. Numbers and switches become text.
+    Without quotes, TOML turns each part of a name into a table. Numbers and switches become text.
 
     Raises:
         ConfigError: The value of a setting is a list, a date or a time.
@@ -132,7 +132,7 @@ Settings = Annotated[
 
 
 def resolved(values: Mapping[str, object]) -> dict[str, object]:
-    """Return the values with what stands in the environment.
+    """Return the values, with variables replaced by their values in the environment.
 
     Raises:
         ConfigError: A variable is not set; the setting is the name of the value.
@@ -150,7 +150,7 @@ def _resolve(name: str, value: object) -> object:
 
 
 def refuse_literal_option(name: str, value: object) -> None:
-    """Refuse a secret option of a lock's store whose value stands in the spec.
+    """Refuse a secret option of a lock's store whose value is in the spec.
 
     Raises:
         ConfigError: It does; the value is not shown.
@@ -160,7 +160,7 @@ def refuse_literal_option(name: str, value: object) -> None:
 
 
 def refuse_literal_setting(name: str, value: object) -> None:
-    """Refuse a secret setting of Spark or Hadoop whose value stands in the spec, alone or in other text.
+    """Refuse a secret setting of Spark or Hadoop whose value is in the spec, alone or in other text.
 
     Raises:
         ConfigError: It does; the value is not shown.

@@ -46,8 +46,8 @@ class ViewSpec:
     Attributes:
         name: Its name in the catalog is ``<name of the table's view>_<name>``.
         streams: The streams, in the order of the join.
-        join: Which rows are shown: ``full``: those with an event of any of the streams; ``inner``: of all of
-            them; ``left``: of the first one; ``right``: of the last one.
+        join: The shown rows: ``full``: those with an event of any of the streams; ``inner``: of all of them;
+            ``left``: of the first one; ``right``: of the last one.
         top: Show only some rows of each group; None: all.
     """
 

@@ -1,4 +1,4 @@
-"""The Kafka topic that a stream is read from."""
+"""The Kafka topic of a stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DECIDED: Final = frozenset({
     "key.deserializer", "value.deserializer", "interceptor.classes",
 })  # fmt: skip
 
-# Kafka's own are a minute and more, for which a stream could not be stopped.
+# Kafka's own are a minute and more; a stream could not be stopped for that long.
 _PATIENCE: Final = {"default.api.timeout.ms": "15000", "request.timeout.ms": "10000"}
 
 
@@ -61,7 +61,7 @@ class KafkaSpec:
         return f"{self.topic} at {self.servers}"
 
     def client(self) -> dict[str, str]:
-        """Return the settings of a client of Kafka, with what stands in the environment.
+        """Return the settings of a client of Kafka, with the values from the environment.
 
         Raises:
             ConfigError: A variable is not set.
@@ -81,7 +81,7 @@ def check_source(
     """Make sure that a stream has one source, and no settings of the other kind; its keys by their names.
 
     Raises:
-        ConfigError: It has none or two, or a setting that does not fit.
+        ConfigError: It has no source or two, or a setting that does not fit.
     """
     if bool(source) == bool(kafka):
         what = "there is a topic too" if source else "missing"

@@ -1,8 +1,8 @@
 """The record key and partition folder of a row, encoded so that no text can be misread.
 
 Hudi joins the columns of a key as ``k:x,l:y`` and splits that again at ``:`` and ``,``. A key value with
-those characters would be read as another key, or make the parser loop forever. So a splice table has a
-separate record key column, :data:`RECORD_KEY`, besides the unchanged key columns: each value
+those characters would be read as another key, or make the parser loop forever. So, in addition to the
+unchanged key columns, a splice table has a separate record key column, :data:`RECORD_KEY`: each value
 percent-encoded as in an HTML form, with ``|`` between them.
 
 Partition columns are Hudi's own, so queries that filter by them read only the matching folders. A folder is
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Hudi, like Hive, reads a folder of this name as null.
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _MAX_NAME_BYTES: Final = 255  # of a file or folder, on the file systems of Linux and on HDFS
-# What Hudi writes as three characters in the name of a folder.
+# The characters that Hudi writes as three in the name of a folder.
 _ESCAPED: Final = "".join(map(chr, range(1, 32))) + "\"#%'*/:=?\\\x7f{[]^"
 
 
@@ -34,7 +34,7 @@ def record_key(table: TableSpec) -> str:
 
 
 def row_digest(spec: Spec) -> str:
-    """Return a SQL expression for the digest that stands for a row where its key must not be kept."""
+    """Return a SQL expression for the digest that replaces a key which must not be kept."""
     texts = ", ".join(
         f"CAST({as_stored(name, spec.shared_type(name))} AS STRING)" for name in spec.table.shared_columns
     )
@@ -42,7 +42,7 @@ def row_digest(spec: Spec) -> str:
 
 
 def as_stored(name: str, kind: str) -> str:
-    """Return SQL for a value as the second reader has it, with dates and times as whole numbers.
+    """Return SQL for a value in the form of the second reader, with dates and times as whole numbers.
 
     Python's own depend on its time zone and end at year 9999.
     """
@@ -59,7 +59,7 @@ def unfit(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:
         kind: Its type.
 
     Returns:
-        Pairs of a SQL condition on a value that is not null and the SQL text that says what is wrong.
+        Pairs of a SQL condition on a value that is not null and the SQL text of the complaint.
     """
     if kind != "string":
         return []
@@ -70,12 +70,12 @@ def unfit(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:
 
 
 def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> DataFrame:
-    """Return the parsed rows, with those of an unfit key or partition marked as bad.
+    """Return the parsed rows; rows with an unfit key or partition are marked as bad.
 
     Args:
         parsed: Rows with the key and partition columns, whose texts are known to be UTF-8.
         spec: The spec.
-        reason: Name of the column that says why a row is bad; null in a good row.
+        reason: Name of the column with the reason of a bad row; null in a good row.
         record: Name of the column with the original text of a bad row; null in a good row and for a bad file.
     """
     table = spec.table

@@ -1,9 +1,9 @@
-"""The kinds of a table, and which types, merges, concurrencies and markers go together.
+"""The kinds of a table, and the types, merges, concurrencies and markers that go together.
 
 A *splice* table has buckets and the splice merge. On merge-on-read its streams append under non-blocking
 concurrency control; on copy-on-write each write merges, under optimistic concurrency control, for readers
-without the merger. A *plain* table is an ordinary Hudi table whose streams write whole rows. What Hudi
-refuses, and what would lose data, is refused here, with the reason.
+without the merger. A *plain* table is an ordinary Hudi table whose streams write whole rows. This module
+refuses combinations that Hudi refuses or that would lose data, and says why.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _NEEDS_MOR: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Defaults:
-    """What a spec need not say.
+    """The values of a spec that leaves them out.
 
     Attributes:
         type: Merge-on-read or copy-on-write.
         merge: Which of two records of a key wins.
-        concurrency: What writers do about each other.
+        concurrency: How writers at the same time treat each other.
     """
 
     type: TableType
@@ -53,7 +53,7 @@ DEFAULTS: Final[Mapping[str, Defaults]] = {
 
 
 def default_concurrency(kind: str, type_: str) -> Concurrency:
-    """Return what writers do about each other unless the spec says it; non-blocking needs merge-on-read."""
+    """Return the concurrency unless the spec sets it; non-blocking needs merge-on-read."""
     return "occ" if type_ == "cow" else DEFAULTS[kind].concurrency
 
 
@@ -115,7 +115,7 @@ def check_whole_rows(
     """Refuse streams of a plain table whose events are not rows of one table.
 
     Args:
-        streams: For each stream the types of its columns, those of the key and the partitions left out.
+        streams: For each stream the types of its columns, without key and partition columns.
         orderings: For each stream its ordering column.
         merge: The merge of the table.
         buckets: Its hash buckets per partition; 0: none.

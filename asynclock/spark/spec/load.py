@@ -107,7 +107,7 @@ def parse_spec(file: SpecFile) -> Spec:
 
 
 def missing_source(source: str) -> str | None:
-    """Return why a local source cannot be read, or None; the run looks for sources in remote stores.
+    """Return the reason why a local source cannot be read, or None; the run looks for remote sources.
 
     An empty folder is not an error, since files may still arrive.
     """
@@ -149,7 +149,7 @@ def _read_table(given: dict[str, object], folder: Path) -> TableSpec:
 
 
 def _read_locks(given: dict[str, object], folder: Path, table: TableSpec | None) -> LocksSpec | None:
-    """Return the locks, or None if they are right so far but the table, next to which they are, is not."""
+    """Return the locks, or None if they are right but the table, next to which they are, is wrong."""
     try:
         said = read(LocksTable, given)
         options = said.model_extra or {}
@@ -189,7 +189,7 @@ def _default_locks(table: TableSpec) -> str:
         pass
     except ConfigError as error:
         if error.setting == "url":
-            reason = f"no locks can be beside the table: {error.reason}; name another place as [locks] url"
+            reason = f"no locks can be next to the table: {error.reason}; name another place as [locks] url"
             raise wrong("table.path", table.path, reason) from error
     return url
 
@@ -253,7 +253,7 @@ def _format(source: str) -> SourceFormat:
 
 
 def format_of(source: str) -> SourceFormat | None:
-    """Return the format that the suffix of a source says, one of a compression set aside; None if none."""
+    """Return the format by the suffix of a source, ignoring one of a compression; None if there is none."""
     name = source.rpartition("/")[2].lower()
     for compression in COMPRESSIONS:
         name = name.removesuffix(compression)

@@ -32,11 +32,11 @@ class LocksSpec:
     """The place and times of the pipeline's leases.
 
     Attributes:
-        url: URL of the locks, as for ``asynclock.connect``; in a spec, by default beside the table.
+        url: URL of the locks, as for ``asynclock.connect``; in a spec, by default next to the table.
         settings: Times of the leases.
         options: Options of the store; secrets only as ``FromEnvironment``.
-        moved_from: URL of the locks that the table was written under before, which nobody uses any more.
-        listener: Is given each event of the locks, as ``events`` of ``asynclock.connect``; no key of a spec.
+        moved_from: URL of the former locks of the table, which nobody uses any more.
+        listener: Gets each event of the locks, as ``events`` of ``asynclock.connect``; not a key of a spec.
     """
 
     url: str
@@ -60,7 +60,7 @@ class LocksSpec:
         """Return a client of the locks; no I/O.
 
         Args:
-            holder: Who holds the leases of this client, for others; None: this process.
+            holder: The holder that others see for the leases of this client; None: this process.
 
         Raises:
             ConfigError: A secret is no longer in the environment.

@@ -102,9 +102,7 @@ class TableSpec:
         folded: dict[str, str] = {}
         for name in (*self.key, *self.partition_by):
             if folded.setdefault(name.lower(), name) != name:
-                reason = (
-                    f"differs from {folded[name.lower()]!r} in case only; Spark takes them for one column"
-                )
+                reason = f"differs from {folded[name.lower()]!r} in case only; for Spark they are one column"
                 raise wrong("partition_by", name, reason)
 
     def _check_combination(self) -> None:
@@ -114,7 +112,7 @@ class TableSpec:
 
     @property
     def kept(self) -> str:
-        """The folder for what belongs to the table and must outlive its files; beside it."""
+        """The folder, next to the table, for its things that must outlive its files."""
         return beside(self.path)
 
     @property
@@ -137,7 +135,7 @@ class StreamSpec:
         columns: The stream's columns, in the order of the view; may also give the types of key columns.
         csv: Dialect of CSV files; None: RFC 4180.
         max_files_per_trigger: Most files in one micro-batch; None: all files that exist.
-        max_records_per_trigger: Most records of the topic in one; None: all records that exist.
+        max_records_per_trigger: Most records of the topic in one micro-batch; None: all records that exist.
         on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
         optional: Columns that a file need not have, since they joined the stream later; null in its events.
         as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
@@ -228,7 +226,7 @@ class StreamSpec:
         return tuple(column for column in self.columns if column.name not in table.shared_columns)
 
     def stored(self, table: TableSpec) -> tuple[Column, ...]:
-        """Return the stream's columns in the table: those it owns, and in any case its tombstone.
+        """Return the stream's columns in the table: those it owns, and always its tombstone.
 
         Every record has the tombstone's column, so a delete changes no schema under running streams.
         """

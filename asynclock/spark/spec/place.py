@@ -1,9 +1,9 @@
-"""Where the things of a table are that the spec does not place, and when two URLs mean one place.
+"""The places of a table's locks and checkpoints by default, and the test whether two URLs mean one place.
 
-Locks and checkpoints are beside the table, in ``.asynclock/<table>`` of its parent folder. Inside of the
-table they would be deleted with its content by an overwrite (``mode("overwrite")``, ``DROP TABLE ... PURGE``)
-while their leases are held, and a lock whose object is gone is free. The name begins with a dot, so that
-Spark, Hive and Hudi skip the folder where they list the parent.
+Locks and checkpoints are next to the table, in ``.asynclock/<table>`` of its parent folder. In the table, an
+overwrite (``mode("overwrite")``, ``DROP TABLE ... PURGE``) would delete them while their leases are held, and
+a lock whose object is gone is free. The name begins with a dot, so that Spark, Hive and Hudi skip the folder
+when they list the parent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def beside(table: str) -> str:
     path is freed of symbolic links first.
 
     Raises:
-        ConfigError: The table is a whole bucket or file system, so nothing can be beside it.
+        ConfigError: The table is a whole bucket or file system, so nothing can be next to it.
     """
     found = _URL.fullmatch(table)
     scheme, host, path = "file", "", table
@@ -40,7 +40,7 @@ def beside(table: str) -> str:
     parent, name = posixpath.split(posixpath.normpath("/" + path.strip("/")))
     if not name:
         reason = (
-            "the table is a whole bucket, so its locks and checkpoints cannot be beside it; move the table "
+            "the table is a whole bucket, so its locks and checkpoints cannot be next to it; move the table "
             "into a folder, or name [locks] url and the checkpoint of each stream"
         )
         raise ConfigError(setting="path", value=table, reason=reason)
@@ -48,12 +48,12 @@ def beside(table: str) -> str:
 
 
 def same_locks(one: str, other: str) -> bool:
-    """Return whether two URLs of locks mean one place, as far as their text says."""
+    """Return whether two URLs of locks mean one place, as far as their text shows."""
     return _identity(unquote(one)) == _identity(unquote(other))
 
 
 def same_table(one: str, other: str) -> bool:
-    """Return whether two URLs of tables mean one place, as far as their text says."""
+    """Return whether two URLs of tables mean one place, as far as their text shows."""
     return _identity(one) == _identity(other)  # Hadoop does not decode %XX in a path
 
 

@@ -22,7 +22,7 @@ class ServicesSpec:
     """When the table services run, counted in commits.
 
     Attributes:
-        mode: ``elected``: beside the streams, under a leader each; ``inline``: inside of the writes.
+        mode: ``elected``: next to the streams, under a leader each; ``inline``: inside the writes.
         compact_every_commits: Commits after which logs are merged into base files.
         cluster_every_commits: Commits after which small files are joined; None: never.
         cluster_by: Columns by which clustering sorts the rows.
@@ -79,13 +79,13 @@ class ServicesSpec:
         if self.mode == "inline" and kind == "splice" and concurrency != "nbcc":
             reason = (
                 "the guard of a splice table tells every session that its writes run no services; remove it, "
-                'and run the services beside the streams ("elected")'
+                'and run the services next to the streams ("elected")'
             )
             raise wrong("mode", self.mode, reason)
         if self.mode == "inline" and concurrency == "nbcc":
             reason = (
                 "writers that never wait for each other would compact the same files at the same time; "
-                'remove it, and run the services beside the streams ("elected")'
+                'remove it, and run the services next to the streams ("elected")'
             )
             raise wrong("mode", self.mode, reason)
 

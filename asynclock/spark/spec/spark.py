@@ -18,12 +18,12 @@ _PACKAGE: Final = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 
 @checked
 class SparkSpec:
-    """How Spark is started, where it does not run already and ``spark-submit`` does not start it.
+    """How Spark is started if it does not run already and ``spark-submit`` does not start it.
 
     Attributes:
         master: Spark's master URL; None: ``local[*]``.
         conf: Settings of Spark by their full names.
-        packages: Maven coordinates that Spark downloads, in addition to what a splice table needs.
+        packages: Maven coordinates that Spark downloads, in addition to those of a splice table.
     """
 
     master: str | None = None
@@ -61,7 +61,7 @@ class SparkSpec:
                 raise wrong("packages", package, reason)
 
     def plain(self) -> dict[str, str]:
-        """Return the settings that stand in the spec, the packages among them."""
+        """Return the settings with values in the spec, the packages among them."""
         plain = {name: value for name, value in self.conf.items() if isinstance(value, str)}
         if self.packages:
             given = plain.get("spark.jars.packages")
@@ -69,7 +69,7 @@ class SparkSpec:
         return plain
 
     def secret(self) -> dict[str, str]:
-        """Return the settings that stand in the environment.
+        """Return the settings with values in the environment.
 
         Raises:
             ConfigError: A variable is not set.

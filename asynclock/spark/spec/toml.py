@@ -26,7 +26,7 @@ class SpecFile:
     """The parsed text of a spec and the line of each of its keys.
 
     ``tomllib`` keeps no positions, so lines are found by scanning the text for the assignment of the key
-    under the header of its table. A key that is not found that way has the line of its nearest parent.
+    under the header of its table. A key that is not found this way gets the line of its nearest parent.
     """
 
     def __init__(self, path: Path, text: str) -> None:
@@ -64,7 +64,7 @@ class SpecFile:
         return self._at(self.line(keys), keys, value, reason)
 
     def errors(self, problems: Iterable[ConfigError]) -> SpecError:
-        """Return one error about all settings that are wrong, in the order of their lines."""
+        """Return one error about all wrong settings, in the order of their lines."""
         found = [self.error(tuple(each.setting.split(".")), each.value, each.reason) for each in problems]
         first, *others = sorted({str(each): each for each in found}.values(), key=lambda each: each.line)
         if not others:

@@ -1,4 +1,4 @@
-"""The names of streams, and those that their columns have in the view."""
+"""The names of streams, and the names of their columns in the view."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def view_names(
 ) -> dict[OwnColumn, str]:
     """Return the name of each column of a stream in the view.
 
-    A name that one stream has stays plain; one that several streams have becomes ``<stream>__<name>``. A
-    renamed column counts under the name that it has in its stream, so that a renaming changes no other name.
+    If only one stream has a name, it stays plain; if several have it, it becomes ``<stream>__<name>``. A
+    renamed column counts under its name in the stream, so that a renaming changes no other name.
 
     Args:
         own: The columns that the streams own, without tombstones.

@@ -101,7 +101,7 @@ class Gate:
             ConfigError: This thread has reserved the table itself and would wait forever.
         """
         if self._spec.table.path in _reserving.tables:
-            reason = "this thread has reserved the table, so its write would wait for ever; write afterwards"
+            reason = "this thread has reserved the table, so its write would wait forever; write afterwards"
             raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
         stop = stop or threading.Event()
         started = time.monotonic()

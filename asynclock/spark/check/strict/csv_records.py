@@ -1,7 +1,7 @@
-"""CSV split into records, as RFC 4180 has it or by the dialect of the stream.
+"""CSV split into records, by RFC 4180 or by the dialect of the stream.
 
-Python's ``csv`` cannot tell ``""`` from nothing, and takes what is no CSV without a word; hence a reader of
-our own. Lines without a quote, nearly all of them, go through ``str.split``.
+Python's ``csv`` cannot tell ``""`` from nothing, and silently accepts text that is not CSV; hence our own
+reader. Lines without a quote, nearly all of them, go through ``str.split``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Record(NamedTuple):
     Attributes:
         line: The line it begins on, from 1.
         fields: Its fields.
-        quoted: Which of them were quoted; None: none was.
+        quoted: Whether each field was quoted; None: no field was.
         decoded: Whether all its bytes are of the encoding.
     """
 
@@ -60,7 +60,7 @@ def rows(file: io.BufferedReader, layout: Layout, dialect: CsvDialect) -> Iterat
     """The rows of a CSV file.
 
     Raises:
-        BadFileError: It gives none, though some may have been yielded.
+        BadFileError: The file gives no rows, though some may have been yielded.
     """
     text = decoded(file, dialect.encoding)
     try:
@@ -103,7 +103,7 @@ class Splitter:
     """Splits texts into records.
 
     Args:
-        dialect: How fields are told apart.
+        dialect: The rules for separating fields.
     """
 
     def __init__(self, dialect: CsvDialect) -> None:
@@ -114,7 +114,7 @@ class Splitter:
         inside = f"[^{quote}]|{quote}{quote}"
         if escape != quote:
             inside = f"[^{quote}{escape}]|{escape}[{quote}{escape}]"
-        # Without a quote nothing but separators and line ends means anything.
+        # Without a quote, only separators and line ends have a meaning.
         self._special = re.compile(f"[{quote}{escape}\\r]")
         self._quoted = re.compile(f"{quote}((?:{inside})*+)({quote}?)" if quote else "(?!)")
         self._escaped = re.compile(f"{escape}([{quote}{escape}])" if quote else "(?!)")
@@ -124,7 +124,8 @@ class Splitter:
         """The records of a text whose lines end with LF alone.
 
         Raises:
-            BadFileError: The quoting is broken where nobody knows how it goes on, or a record is too long.
+            BadFileError: The quoting is broken so that the next record cannot be found, or a record is too
+            long.
         """
         line = 0
         while read := _line(text):
@@ -205,7 +206,7 @@ class Splitter:
 
 
 def decoded(file: io.BufferedReader, encoding: str) -> io.TextIOWrapper:
-    """The text of a file; ``UNDECODABLE`` stands for what is none.
+    """The text of a file; ``UNDECODABLE`` replaces bytes that are not text.
 
     Raises:
         BadFileError: It is UTF-16 without a byte order mark.

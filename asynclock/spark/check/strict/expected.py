@@ -1,7 +1,7 @@
 # ruff: noqa: S608  the only names put into SQL are numbered tables of our own
-"""The table as its sources want it: what each key's events make of it, stream by stream, in a file on disk.
+"""The expected table: the merged events of each key, stream by stream, in a file on disk.
 
-However many keys there are, memory stays the same: SQLite keeps them, in a folder of the caller's.
+Memory does not grow with the number of keys: SQLite keeps them, in a folder of the caller's.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Types = Sequence[tuple[str, str]]
 Rule = Literal["newest", "last", "last but nulls"]
-"""Which of two events with one key and stream counts: the one with the newer ordering value, of equal ones
-the later to arrive; the later to arrive; or of each column the last value that is not null."""
+"""The rule for two events with one key and stream. Either the newer ordering value counts, and among equal
+ones the later to arrive; or the later to arrive; or for each column the last value that is not null."""
 Key = tuple[Any, ...]
 Cells = tuple[Any, ...]
 
@@ -44,19 +44,19 @@ _CHUNK: Final = 2000
 
 
 class Expected:
-    """The newest events by key, and what a table has instead.
+    """The newest events by key, and the differences of a table from them.
 
     Args:
-        folder: Where the file goes; it is of no use without this object.
+        folder: Folder of the file, which is useless without this object.
         streams: The columns of each stream in the order of its cells: stored name and type.
-        one_key_in: Of so many keys one is kept, chosen by its checksum; 1: all are.
-        key_columns: Of the columns that a key is given with, so many of the first are the key itself and the
-            rest its partition; None: all.
+        one_key_in: One key in this many is kept, chosen by its checksum; 1: all are.
+        key_columns: The number of a given key's columns, from the first, that are the key itself; the rest
+            are its partition. None: all.
         in_one_partition: Whether a key in two partitions is a difference.
-        rule: Which of the events with one key and stream counts.
-        ranks: For each stream the place of its ordering value among its cells; None: the rule knows none.
-        incomplete: Places of the streams of which events are gone. A cell that such an event may have set is
-            no difference: its key is counted as not comparable.
+        rule: The rule for events with one key and stream.
+        ranks: For each stream the place of its ordering value among its cells; None: the rule has none.
+        incomplete: Places of the streams that have lost events. If such an event may have set a cell, the
+            cell is not a difference: its key counts as not comparable.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Expected:
         self._ranks = tuple(ranks) or (None,) * len(self._streams)
         self._incomplete = set(incomplete)
         self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
-        # A comparison that is killed starts anew: nothing in this file is worth a sync.
+        # A killed comparison starts again from nothing, so this file needs no sync.
         self._store.execute("PRAGMA synchronous = OFF")
         for number in range(len(self._streams)):
             self._store.execute(
@@ -92,18 +92,18 @@ class Expected:
         self._store.execute("BEGIN")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._store.close()
 
     def add(self, stream: int, events: Iterable[tuple[Key, Any, Cells]]) -> None:
-        """Take in the events of a file, in the order of their arrival.
+        """Add the events of a file, in the order of their arrival.
 
         Args:
             stream: Place of the stream.
             events: Key, ordering value (a whole number or a text) and cells.
 
         Raises:
-            BadFileError: From ``events``; none of them is taken in.
+            BadFileError: Raised by ``events``; none of them is added.
         """
         self._store.execute("SAVEPOINT file")
         try:
@@ -116,7 +116,7 @@ class Expected:
             self._store.execute("RELEASE file")
 
     def forget(self, stream: int, digests: Iterable[str]) -> None:
-        """Take back what has been taken in of a stream for the keys with these digests (``digest_of``)."""
+        """Remove the events of a stream for the keys with these digests (``digest_of``)."""
         self._store.execute("CREATE TEMP TABLE IF NOT EXISTS forgotten (digest TEXT PRIMARY KEY)")
         self._store.execute("DELETE FROM forgotten")
         self._store.executemany("INSERT OR IGNORE INTO forgotten VALUES (?)", ((one,) for one in digests))
@@ -130,12 +130,12 @@ class Expected:
         self._incomplete.update(streams)
 
     def doubt(self) -> None:
-        """Take into account that a delete is gone: it may have removed whatever has been taken in so far."""
+        """Take into account that a delete is gone: it may have removed any event added so far."""
         for number in range(len(self._streams)):
             self._store.execute(f"UPDATE events_{number} SET doubtful = TRUE")
 
     def compare(self, rows: Iterable[tuple[Key, Sequence[Cells]]]) -> None:
-        """Take in the rows of the table, each with one tuple of cells a stream."""
+        """Compare the rows of the table, each with one tuple of cells a stream."""
         for key, groups in rows:
             text = _text_of(key)
             self._store.execute(
@@ -169,7 +169,7 @@ class Expected:
         )
 
     def _may_be_gone(self, stream: int, rank: Any, cells: Cells) -> bool:  # noqa: ANN401  as events have it
-        """Return whether cells may be of an event that is gone: it is no older than the newest one known."""
+        """Return whether cells may be of a lost event: it is no older than the newest known one."""
         place = self._ranks[stream]
         if place is None:
             return True
@@ -186,7 +186,7 @@ class Expected:
             yield tuple(json.loads(text)), None if place < 0 else names[place], expected, found
 
     def count(self) -> int:
-        """How many differences there are."""
+        """The number of differences."""
         count: int = self._store.execute(f"SELECT count(*) FROM ({self._all()})").fetchone()[0]
         return count
 
@@ -198,7 +198,7 @@ class Expected:
         return count
 
     def incomparable(self) -> int:
-        """Keys that an event or delete which is gone may have set or removed."""
+        """Keys that a lost event or delete may have set or removed."""
         count: int = self._store.execute("SELECT count(*) FROM unknown").fetchone()[0]
         return count
 
@@ -238,12 +238,12 @@ class Expected:
 
 
 def sampled_text(key: Key) -> str:
-    """What the sample is drawn by; Spark computes the same from the columns of the table."""
+    """The text that decides the sample; Spark computes the same from the columns of the table."""
     return "\0".join(str(part) for part in key)
 
 
 def digest_of(key: Key) -> str:
-    """What stands for a key that must not be kept; the writer of a delete computes the same in Spark."""
+    """The digest in place of a key that must not be kept; the writer of a delete computes it in Spark."""
     return hashlib.sha256(sampled_text(key).encode()).hexdigest()
 
 
@@ -257,7 +257,7 @@ def same(expected: object, found: object) -> bool:
 
 
 def _filled(newer: bytes, older: bytes) -> bytes:
-    """What is null in the newer cells is taken from the older ones."""
+    """The newer cells, with nulls replaced by the older ones."""
     pairs = zip(pickle.loads(newer), pickle.loads(older), strict=True)  # noqa: S301  written by add()
     return pickle.dumps(tuple(old if new is None else new for new, old in pairs))
 

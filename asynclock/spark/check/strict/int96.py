@@ -1,7 +1,7 @@
-"""The twelve bytes of INT96, which pyarrow gives as a wrong time if that is far from 1970.
+"""The twelve bytes of INT96, which pyarrow turns into a wrong time if it is far from 1970.
 
-It is told that they are bytes: by a footer that calls each such column FIXED_LEN_BYTE_ARRAY(12). The pages
-of both types are the same.
+A changed footer makes pyarrow read them as bytes: it declares each such column as FIXED_LEN_BYTE_ARRAY(12).
+The pages of both types are the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Fields = dict[int, tuple[int, Any]]
 
 
 def as_bytes(path: Path) -> pq.FileMetaData:
-    """The metadata of a file in which each INT96 is a text of twelve bytes.
+    """The metadata of a file, with each INT96 declared as twelve bytes.
 
     Args:
         path: A parquet file that pyarrow can open; its footer is not encrypted.
@@ -52,14 +52,14 @@ def as_bytes(path: Path) -> pq.FileMetaData:
             element[_TYPE_LENGTH] = _I32, _SIZE
     for group in footer[_ROW_GROUPS][1][1]:
         for chunk in group[_COLUMNS][1][1]:
-            _, column = chunk.get(_META_DATA, (_STRUCT, {}))  # there is none of an encrypted column
+            _, column = chunk.get(_META_DATA, (_STRUCT, {}))  # an encrypted column has none
             _retyped(column)
     written = _written(footer)
     return pq.read_metadata(pa.BufferReader(_MAGIC + written + _LENGTH.pack(len(written), _MAGIC)))
 
 
 def nanoseconds(stored: bytes) -> int:
-    """The nanoseconds since 1970 of the twelve bytes of an INT96: those of the day, and its Julian number."""
+    """The nanoseconds since 1970 of an INT96, which has the nanoseconds of the day and its Julian number."""
     nanos, day = _STORED.unpack(stored)
     return int((day - _EPOCH_AS_JULIAN_DAY) * _NANOS_A_DAY + nanos)
 

@@ -1,4 +1,4 @@
-"""JSON lines: one object or several on each, every value as the text that stands in the file."""
+"""JSON lines: one object or several on each, every value as its text in the file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MOST_BYTES: Final = 4 * MOST_CHARACTERS
 
 
 class MalformedError(Exception):
-    """The line is no JSON."""
+    """The line is not JSON."""
 
 
 def rows(file: IO[bytes], layout: Layout) -> Iterator[Row]:
     """The rows of a file of JSON lines.
 
     Raises:
-        BadFileError: It gives none, though some may have been yielded.
+        BadFileError: The file gives no rows, though some may have been yielded.
     """
     number = 0
     while line := file.readline(_MOST_BYTES + 1):
@@ -110,7 +110,7 @@ def _row(number: int, fields: dict[str, tuple[Any, str]], layout: Layout) -> Row
 
 
 def objects(text: str) -> Iterator[dict[str, tuple[Any, str]]]:
-    """The objects of a line; of each field its value, and the text that stands for it."""
+    """The objects of a line; for each field its value and its text."""
     place = _skip(text, 0)
     while place < len(text):
         fields, place = _object(text, place)
@@ -119,7 +119,7 @@ def objects(text: str) -> Iterator[dict[str, tuple[Any, str]]]:
 
 
 def _object(text: str, place: int) -> tuple[dict[str, tuple[Any, str]], int]:
-    # The outermost object by hand, for json does not say where in the text a value stood.
+    # The outermost object by hand, because json does not give the places of values in the text.
     fields: dict[str, tuple[Any, str]] = {}
     place = _expect("{", text, place)
     if text.startswith("}", place):
@@ -151,7 +151,7 @@ def _skip(text: str, place: int) -> int:
 
 
 class Token:
-    """A number, or a name that stands for one: its text says which."""
+    """A number, or a name of one such as NaN; its text says which."""
 
 
 def _token(_text: str) -> Token:
@@ -159,7 +159,7 @@ def _token(_text: str) -> Token:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Inside of a field: only to see that it is well-formed.
+    # In a field, only to see that it is well-formed.
     inner = dict(pairs)
     if len(inner) < len(pairs):
         raise MalformedError("a name is there twice in one object")

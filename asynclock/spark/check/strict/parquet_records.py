@@ -1,4 +1,4 @@
-"""Parquet by pyarrow: each file by its own schema, and only what the declared type holds without loss."""
+"""Parquet by pyarrow: each file by its own schema, and only values that the type holds without loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asynclock.spark.check.strict.rows import Layout, Row
 
 _DECIMAL: Final = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
-_SPARK: Final = b"org.apache.spark.version"  # no other writer's INT96 is known to be microseconds
+_SPARK: Final = b"org.apache.spark.version"  # only this writer's INT96 is known to be microseconds
 _ROWS_AT_ONCE: Final = 4096
 _MICROS: Final = {"milliseconds": 1000, "microseconds": 1}
 _LONG: Final = 1 << 63
@@ -33,7 +33,7 @@ def rows(path: Path, layout: Layout) -> Iterator[Row]:
     """The rows of a parquet file.
 
     Raises:
-        BadFileError: It gives none, though some may have been yielded.
+        BadFileError: The file gives no rows, though some may have been yielded.
     """
     if not path.stat().st_size:
         return
@@ -81,7 +81,7 @@ def _rows(path: Path, layout: Layout) -> Iterator[Row]:
 
 
 def _check_readable(file: pq.ParquetFile, names: Sequence[str]) -> None:
-    """Refuse what pyarrow reads and the stream's library does not.
+    """Refuse features that pyarrow reads and the stream's library does not.
 
     Call it after a first batch: pyarrow ends the process if it is asked about a column that is encrypted.
     """
@@ -96,10 +96,10 @@ def _check_readable(file: pq.ParquetFile, names: Sequence[str]) -> None:
 
 
 def types(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
-    """Which of ``kinds`` each column of a file can be read as.
+    """The ``kinds`` as which each column of a file can be read.
 
     Raises:
-        BadFileError: It is no parquet file.
+        BadFileError: It is not a parquet file.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -117,7 +117,7 @@ def types(path: Path, kinds: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _leaves(file: pq.ParquetFile) -> dict[str, Any]:
-    """The columns that are not nested; what is nested may have the path of another: b in a, and "a.b"."""
+    """The columns that are not nested; a nested one may share a path with another: b in a, and "a.b"."""
     leaves = [file.schema.column(place) for place in range(len(file.schema))]
     return {leaf.path: leaf for leaf in leaves if leaf.name == leaf.path}
 
@@ -133,7 +133,7 @@ def _batches(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBa
 
 
 def _plain(column: pa.Array) -> list[Any]:
-    """The cells as whole numbers, bytes and what else has no calendar and no encoding in it."""
+    """The cells as whole numbers, bytes and other values without a calendar or an encoding."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -148,7 +148,7 @@ def _plain(column: pa.Array) -> list[Any]:
     elif pa.types.is_date32(kind):
         column = column.cast(pa.int32())
     elif pa.types.is_duration(kind):
-        column = column.cast(pa.int64())  # pyarrow's own note beside a plain INT64
+        column = column.cast(pa.int64())  # pyarrow's own note on a plain INT64
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         column = column.cast(pa.large_binary())
     cells: list[Any] = column.to_pylist()
@@ -160,7 +160,7 @@ def _converter(leaf: Any, kind: str) -> Callable[[Any], Any] | None:  # noqa: AN
     name = logical.get("Type")
     bits = _integer_bits(physical, logical)
     if name == "Null":
-        return type  # of no value: all are null
+        return type  # if all are null
     if kind == "string":
         if name in {"String", "Enum", "JSON"}:
             return bytes.decode
@@ -184,7 +184,7 @@ def _converter(leaf: Any, kind: str) -> Callable[[Any], Any] | None:  # noqa: AN
 
 
 def _integer_bits(physical: str, logical: dict[str, Any]) -> int | None:
-    """Bits of the largest absolute value; None if it is no integer."""
+    """Bits of the largest absolute value; None if it is not an integer."""
     if logical.get("Type") == "Int":
         return int(logical["bitWidth"]) - bool(logical["isSigned"])
     if physical not in {"INT32", "INT64"} or logical.get("Type") != "None":
@@ -210,7 +210,7 @@ def _of_nanoseconds(count: int) -> int:
 
 
 def _wrapped(micros: int) -> int:
-    """As Spark has it: in 64 bits from the Julian epoch, so that the last times are stored as the first."""
+    """The time as Spark computes it: in 64 bits from the Julian epoch, so the last times wrap around."""
     return (micros + _LONG) % (2 * _LONG) - _LONG
 
 

@@ -1,4 +1,4 @@
-"""What every format gives: rows of the columns that the spec names, good or bad, or a file that is bad."""
+"""The result of every format: rows of the spec's columns, good or bad, or a bad file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 MOST_CHARACTERS: Final = 16_777_216
-"""In one record; longer ones make the file bad."""
+"""Most characters of one record; a longer one makes the file bad."""
 UNDECODABLE: Final = "\udcff"
-"""Stands for bytes that the encoding does not allow; no decoder gives this character by itself."""
+"""Replaces bytes that the encoding does not allow; no decoder gives this character by itself."""
 MALFORMED: Final = "it has bytes that its encoding does not allow"
 
 
@@ -25,11 +25,11 @@ _ENCODED: Final = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 
 
 class BadFileError(Exception):
-    """The file gives no rows; the text says why."""
+    """The file gives no rows; the text has the reason."""
 
 
 class BadRowError(Exception):
-    """The row is put aside; the text says why."""
+    """The row goes to the quarantine; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Good:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A row that is put aside.
+    """A row for the quarantine.
 
     Attributes:
         line: Line or row on which it begins, from 1.
-        reason: Why.
+        reason: The reason.
     """
 
     line: int
@@ -66,10 +66,10 @@ class Layout:
 
     Args:
         types: Type by name: the key and partition columns, then the stream's own.
-        required: Names of the columns that no event is without.
-        partitions: Those of them that name folders.
+        required: Names of the columns that every event has.
+        partitions: The required columns that name folders.
         optional: The columns that a CSV or parquet file may lack.
-        sources: The names in the file of the columns that have another one there.
+        sources: The names in the file of columns with another name there.
 
     Attributes:
         sources: The names in the file, by column.
@@ -97,7 +97,7 @@ class Layout:
             for place, name in enumerate(types)
             if name in partitions and types[name] == "string"
         ]
-        # A name that is mapped is meant exactly so.
+        # A mapped name must match exactly.
         self._by_lower_case = {name.lower(): name for name in types if self.sources[name] == name}
 
     def good(self, line: int, texts: Sequence[str | None]) -> Row:
@@ -130,15 +130,15 @@ class Layout:
         return Good(line, tuple(values))
 
     def miswritten(self, name: str) -> str | None:
-        """The column that ``name`` differs from in case alone."""
+        """The column whose name differs from ``name`` in case alone."""
         column = self._by_lower_case.get(name.lower())
         return None if name in self._wanted else column
 
     def places(self, header: Sequence[str]) -> list[int | None]:
-        """Where each column stands in a header; None for an optional one that is not there.
+        """The place of each column in a header; None for an optional one that is missing.
 
         Raises:
-            BadFileError: One is missing, there twice, or written in another case.
+            BadFileError: A column is missing, exists twice, or is written in another case.
         """
         for name in header:
             if (column := self.miswritten(name)) is not None:
@@ -150,5 +150,5 @@ class Layout:
 
 
 def _folder(name: str, value: str) -> bytes:
-    """The folder of a partition, in which Hudi writes some characters as three."""
+    """The name of a partition's folder, in which Hudi writes some characters as three."""
     return f"{name}={_ENCODED.sub('%00', value)}".encode()

@@ -1,4 +1,4 @@
-"""One source file of any format: its rows, good and bad, or the reason why it gives none."""
+"""One source file of any format: its rows, good and bad, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]]
     Args:
         spec: The spec.
         stream: The stream.
-        columns: What ``read_with`` gave when the file was read; none: that of the spec.
+        columns: The result of ``read_with`` when the file was read; none: that of the spec.
     """
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
     if columns:
@@ -61,7 +61,7 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
     """The rows of a local file, in their order.
 
     Raises:
-        BadFileError: The file gives no rows; those that were yielded before do not count.
+        BadFileError: The file gives no rows; any that were yielded before do not count.
         ConfigError: It is compressed in a way that only Hadoop can read.
     """
     if path.exists() and not path.is_file():
@@ -81,13 +81,13 @@ def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:
 
 
 def _compare_with_checksum(path: Path) -> None:
-    """Refuse a file that differs from the checksums that Hadoop keeps of the files it writes to a disk."""
+    """Refuse a file that differs from the checksums that Hadoop keeps next to its files on a disk."""
     kept = path.with_name(f".{path.name}.crc")
     if not kept.is_file() or not path.stat().st_size:
         return
     content = kept.read_bytes()
     if len(content) < _CHECKSUM_HEAD or not content.startswith(_CHECKSUMS):
-        return  # Hadoop goes by none, too
+        return  # Hadoop ignores these, too
     (size,) = struct.unpack_from(">i", content, len(_CHECKSUMS))
     with path.open("rb") as file:
         for (wanted,) in struct.iter_unpack(">I", content[_CHECKSUM_HEAD:]):
@@ -121,9 +121,9 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 class _Members(io.RawIOBase):
-    """The bytes of compressed members one after the other; what else is in the file is an error.
+    """The bytes of compressed members one after the other; anything else in the file is an error.
 
-    Python's own readers pass over what follows the last member.
+    Python's own readers ignore bytes after the last member.
     """
 
     def __init__(self, file: IO[bytes], begin: Callable[[], Any]) -> None:

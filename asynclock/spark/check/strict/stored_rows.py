@@ -1,4 +1,4 @@
-"""How the rows of a source stand in the table."""
+"""The form of a source's rows in the table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NamedTypes = tuple[tuple[str, str], ...]
 
 
 class Reading:
-    """How a batch is read that had certain columns, and how its values stand in the table now.
+    """The reading of a batch with certain columns, and the present form of its values in the table.
 
     Args:
         spec: The table.
@@ -24,7 +24,7 @@ class Reading:
         group: The columns of the table that its events set, and their types.
 
     Attributes:
-        layout: How the texts of a row become values.
+        layout: The rules that turn the texts of a row into values.
     """
 
     def __init__(self, spec: Spec, stream: StreamSpec, columns: NamedTypes, group: Types) -> None:

@@ -1,7 +1,7 @@
 """Text turned into values of the declared types, by the rules of the document alone.
 
-Dates are whole days since 1970-01-01 and timestamps whole microseconds since its start in UTC: so they
-compare as what they are, at any year, and no time zone has a part in it.
+Dates are whole days since 1970-01-01, and timestamps are whole microseconds since its start in UTC. So they
+compare exactly, in any year, and no time zone matters.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SMALLEST_NORMAL_SINGLE: Final = 2.0**-126
 
 
 def reader(kind: str) -> Callable[[str], Any]:
-    """What makes a value of type ``kind`` of a text; it raises ``ValueError`` for a text that is none."""
+    """The function that turns a text into a value of type ``kind``; ``ValueError`` if the text is unfit."""
     if found := _DECIMAL.fullmatch(kind):
         return partial(decimal, precision=int(found[1]), scale=int(found[2]))
     if kind in _BITS:
@@ -51,14 +51,14 @@ def reader(kind: str) -> Callable[[str], Any]:
 
 def boolean(text: str) -> bool:
     """``true`` or ``false``, in any case."""
-    # Not lower(): the Kelvin sign and its like are no letters of ours.
+    # Not lower(): it would accept the Kelvin sign and the like as letters.
     if not text.isascii() or text.lower() not in {"true", "false"}:
         raise ValueError(text)
     return text.lower() == "true"
 
 
 def integer(text: str, *, bits: int) -> int:
-    """A sign or none, and digits."""
+    """An optional sign, and digits."""
     if len(text) > _LONGEST_NUMBER or not _INTEGER.fullmatch(text):
         raise ValueError(text)
     value = int(text)
@@ -68,7 +68,7 @@ def integer(text: str, *, bits: int) -> int:
 
 
 def double(text: str) -> float:
-    """The nearest double; none that became infinite or zero on the way."""
+    """The nearest double; a number that becomes infinite or zero on the way is refused."""
     if found := _NO_NUMBER.fullmatch(text):
         return float(text) if text.isascii() else _refuse(found[0])
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
@@ -79,7 +79,7 @@ def double(text: str) -> float:
 
 
 def single(text: str) -> float:
-    """The nearest value of four bytes; rounded once, not by way of a double."""
+    """The nearest value of four bytes; rounded once, not through a double."""
     value = double(text)
     if value == 0 or not math.isfinite(value):
         return value
@@ -95,7 +95,7 @@ def single(text: str) -> float:
 
 
 def decimal(text: str, *, precision: int, scale: int) -> Decimal:
-    """The very number, in ``scale`` places after the point."""
+    """The exact number, with ``scale`` places after the point."""
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
         raise ValueError(text)
     if not text.lower().partition("e")[0].strip("+-.0"):

@@ -49,7 +49,7 @@ def place(table: TableSpec, use: Use, tasks: str) -> Iterator[Option]:
         why = "The operating system's lock orders the commits; it is free again when a writer is killed."
         retries, then = _FILE_LOCK_RETRIES, "fails; Hudi's default would wait for an hour"
     else:
-        why = "A lock object beside the data orders the commits, in the format that asynclock shares."
+        why = "A lock object next to the data orders the commits, in the format that asynclock shares."
         retries, then = _STORE_LOCK_RETRIES, "fails: after the 300 s for which a killed writer has it"
     yield _option(hoodie.WRITE_LOCK_PROVIDER, provider, why)
     yield _option(

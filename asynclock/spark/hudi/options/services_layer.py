@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import TableSpec
     from asynclock.spark.spec.service_settings import ServicesSpec
 
-_ELECTED: Final = "Elected leaders do this beside the streams (asynclock pipeline services)."
-_INLINE: Final = "The spec's services run inside of the writes."
+_ELECTED: Final = "Elected leaders do this next to the streams (asynclock pipeline services)."
+_INLINE: Final = "The spec's services run inside the writes."
 _BREAKS: Final = "A clustering plan makes every later write of a table with buckets fail."
 _CLUSTERING_PLAN: Final = "io.asynclock.hudi.DistinctClusteringPlanStrategy"
 _COMPACTION_PLAN: Final = "io.asynclock.hudi.DistinctCompactionStrategy"
