@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from asynclock import LeaseSettings, sync
 from tests.cli.command import (
     COMMAND,
     VALIDITY,
@@ -311,3 +312,17 @@ def test_at_most_ends_a_command_that_hangs(folder: Path, target: str, tmp_path: 
     assert "ending CMD" in ran.stderr
     assert (tmp_path / "end").read_text() == "ended\n"
     assert not is_held(folder, "nightly")
+
+
+def test_a_ticket_gives_the_lock_to_a_command_and_works_once(folder: Path, target: str) -> None:
+    """The second use is 75, and CMD is not run."""
+    with sync.connect(f"file://{folder}", settings=LeaseSettings(validity=5, max_clock_skew=0)) as client:
+        ticket = client.lock("nightly").acquire().transfer(within=600)
+    words = ("run", target, *VALIDITY, "--ticket", ticket, "--", "echo", "ran")
+
+    first, second = asynclock(*words), asynclock(*words)
+
+    assert (first.returncode, first.stdout) == (0, "ran\n")
+    assert not is_held(folder, "nightly")
+    assert (second.returncode, second.stdout) == (75, "")
+    assert "ticket" in second.stderr
