@@ -54,7 +54,7 @@ class History:
             hashed=plan.hashed,
             spacing=plan.spacing,
         )
-        self.judge = Judge(self.world, self.bucket)
+        self.judge = Judge(self.world, self.bucket, every=plan.every)
         if plan.kind == "semaphore":
             self.judge.most = plan.slots
         elif plan.kind == "rwlock":

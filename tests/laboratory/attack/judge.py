@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ class Claim:
         lease_ref: What is asked whether it believes; weakly, since users may drop it.
         ended: It said once that it does not believe.
         excused: The lock was broken by force: it may believe until it learns of it.
+        until: When it ends by itself.
     """
 
     key: str
@@ -32,6 +34,7 @@ class Claim:
     lease_ref: weakref.ref[Lease | Any]
     ended: bool = False
     excused: bool = False
+    until: float = math.inf
 
     @property
     def held(self) -> bool:
@@ -51,6 +54,7 @@ class Judge:
         tickets: Names of locks, and a ticket of each that somebody was given.
         most: How many may believe at once, by all locks together; 0: as many as there are locks.
         alone: The lock whose believer must be the only one of all; empty: there is none.
+        every: Seconds of a period of a job.
         settling: The standing token of a lock, in seconds, where it was made after a record without one.
     """
 
@@ -66,6 +70,10 @@ class Judge:
     waiting: dict[str, float] = field(default_factory=dict)
     settling: dict[str, float] = field(default_factory=dict)
     tickets: list[tuple[str, str]] = field(default_factory=list)
+    every: float = 0.0
+    _periods: dict[str, int] = field(default_factory=dict)
+    _marks: dict[tuple[str, int], int] = field(default_factory=dict)
+    _results: dict[tuple[str, int], int] = field(default_factory=dict)
     _last: dict[tuple[str, str], Claim] = field(default_factory=dict)
     _redeemed: dict[str, str] = field(default_factory=dict)
     _dropped: set[str] = field(default_factory=set)
@@ -107,6 +115,8 @@ class Judge:
         if key.endswith(".json"):
             self._still_readable(key, thing)
             self._note_token(key)
+        elif key.endswith(".once"):
+            self.marked(key, thing)
 
     def look(self, key: str | None = None) -> None:
         """Ask every lease whether it believes: one at most, whose record is the newest and live."""
@@ -118,6 +128,9 @@ class Judge:
                 claim.ended = True
                 self.claims.remove(claim)
                 continue
+            if self.world.now > claim.until:
+                self.blame("capped", f"{claim.who} believes in {claim.key} after its end at {claim.until}")
+                claim.until = math.inf  # told once
             if claim.excused:
                 continue
             head = self.head(claim.key)
@@ -217,6 +230,44 @@ class Judge:
         if ticket in self._redeemed:
             self.blame("ticket", f"{who} has got the lock by a ticket that {self._redeemed[ticket]} has used")
         self._redeemed[ticket] = who
+
+    # Several locks at once.
+
+    def all_or_none(self, who: str, claims: list[Claim]) -> None:
+        """Look at locks that are held together: the loss of one is that of all."""
+        if not all([claim.held for claim in claims]) and any(claim.held for claim in claims):  # noqa: C419  all are asked
+            held = {claim.key: claim.held for claim in claims}
+            self.blame("torn", f"{who} holds some of what it held together: {held}")
+
+    def left(self, who: str, claims: list[Claim]) -> None:
+        """Take in that whoever held those has left its body."""
+        for claim in claims:
+            if claim.held:
+                self.blame("believer", f"{who} believes in {claim.key} after it has left its body")
+
+    # Jobs.
+
+    def marked(self, key: str, thing: Thing) -> None:
+        """Look at a mark that has landed: the periods never go back."""
+        head, _, body = thing.body.partition(b"\n")
+        period, token = json.loads(body)["period"], json.loads(head)["fencingToken"]
+        before = self._periods.get(key)
+        if before is not None and period < before:
+            self.blame("period", f"{thing.by} marks period {period} of {key} over {before}")
+        self._periods[key], self._marks[key, token] = period, period
+
+    def answered(self, who: str, name: str, token: int | None, *, began: float, wait: bool) -> None:
+        """Take in what a job's call returned: the token of its run, or None if it was skipped."""
+        key, every = f"{name}.once", self.every
+        if token is None:
+            period = math.floor((began + min(self.bucket.nodes)) / every)
+            if wait and self._periods.get(key, -1) < period:
+                self.blame("skipped", f"{who} waited for {name}, is skipped, and period {period} is not done")
+            return
+        if (period := self._marks.get((key, token), -1)) < 0:
+            self.blame("unmarked", f"{who} has run {name} under {token}, which is not marked")
+        elif self._results.setdefault((key, period), token) != token:
+            self.blame("twice", f"{who} has run {name} in period {period}, which another run had done")
 
     # Turns.
 

@@ -13,6 +13,8 @@ DAY: Final = 86_400.0
 LONG: Final = 1000.0
 SHARED: Final = "shared"
 """Name of the semaphore or the reader-writer lock."""
+KINDS: Final = 0.2
+"""Share of the histories in which users do more with locks than to hold one."""
 ENDINGS: Final = ("return", "kill", "exit", "close_loop")
 MISFORTUNES: Final = (
     ("signal", 3),
@@ -91,6 +93,10 @@ class Plan:
     """Fenced objects are changed under a lease through any client of its process."""
     tickets: bool = False
     """Users hand locks over by tickets, too."""
+    kinds: bool = False
+    """Users hold several locks, lead, take leases with an end, and run jobs once a period, too."""
+    every: float = 0.0
+    """Seconds of such a period."""
     keen: bool = False
     """Users want nothing but the lock, for a moment, and wait for it."""
     turns: bool = False
@@ -161,6 +167,7 @@ def draw(seed: int) -> Plan:
     _misfortunes(rng, plan)
     if not (plan.hudi or plan.tickets or plan.night):
         _share(plan)
+    _more(plan)
     return plan
 
 
@@ -176,6 +183,20 @@ def _share(plan: Plan) -> None:
         plan.locks.append(f"{SHARED}/rw=w")
     # Documented: after a break its holder may believe beside others.
     plan.misfortunes = [each for each in plan.misfortunes if each.kind != "break"]
+
+
+def _more(plan: Plan) -> None:
+    """Let users of some histories do more with their locks than to hold one."""
+    rng = random.Random(f"kinds {plan.seed}")
+    if plan.kind != "lock" or rng.random() > KINDS:
+        return
+    plan.kinds = True
+    plan.locks += ["folder/other", "more"][len(plan.locks) - 1 :]
+    if not plan.hudi:
+        # Of several locks that are held together, one is lost.
+        breaks = [rng.random() * plan.horizon for _ in range(rng.randint(0, 6))]
+        plan.misfortunes += [Misfortune(at, "break", 0, 0.0) for at in breaks]
+    plan.every = 4 * plan.skew + 2 * plan.resolution + 1 + plan.horizon / 5 * rng.random()
 
 
 def _settings(rng: random.Random, base: float, plan: Plan) -> dict[str, float]:

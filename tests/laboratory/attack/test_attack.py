@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import math
 import warnings
 from typing import TYPE_CHECKING
 
 import pytest
 
 from asynclock import Lease, LeaseLostError
+from asynclock._core.engine import LockEngine
 from asynclock._core.portal import Host
 from asynclock._core.readwrite import Writer
+from asynclock._once import Periods
 from asynclock.client import LockClient
 from tests.laboratory.attack.by_hand import BY_HAND, broken_by_force
 from tests.laboratory.attack.history import History
@@ -108,6 +111,56 @@ def test_a_scene_leaves_the_host_of_this_process_in_place() -> None:
         scene.play(1, (scene.process(), fails()))
 
     assert Host.get() is host
+
+
+def found_by_kinds(rule: str) -> bool:
+    """Whether the first histories with several locks, leaders and jobs violate a rule."""
+    return any(
+        violation.startswith(f"{rule}:")
+        for plan in map(draw, range(5 * ENOUGH))
+        if plan.kinds
+        for violation in History(plan).run().violations
+    )
+
+
+def test_a_lock_that_is_left_out_of_a_common_loss_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are still held after the loss of one."""
+    monkeypatch.setattr("asynclock._several.tie", lambda *_: None)
+
+    assert found_by_kinds("torn")
+
+
+def test_a_job_that_is_run_twice_in_a_period_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark of the run before is not looked at."""
+    look = Periods._done
+
+    async def nothing(self: Periods) -> float:
+        await look(self)
+        return -math.inf
+
+    monkeypatch.setattr(Periods, "_done", nothing)
+
+    assert found_by_kinds("twice")
+
+
+def test_a_job_that_is_skipped_though_nobody_has_run_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that failed counts as done."""
+    due = Periods.due
+
+    async def done_after_the_first(self: Periods) -> int | None:
+        period = await due(self)
+        return None if vars(self).setdefault("asked", period) is not period else period
+
+    monkeypatch.setattr(Periods, "due", done_after_the_first)
+
+    assert found_by_kinds("skipped")
+
+
+def test_a_lease_that_outlives_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is renewed past the time at which it is to end."""
+    monkeypatch.setattr(LockEngine, "checked_at_most", lambda *_: None)
+
+    assert found_by_kinds("capped")
 
 
 def test_a_store_that_ignores_conditions_is_found() -> None:

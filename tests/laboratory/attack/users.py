@@ -32,10 +32,17 @@ if TYPE_CHECKING:
 
 _KEEN = (("hold", 1), ("by_hand", 1))
 _TURN = 0.05
+_SLOW = 1.021
+"""Most by which a machine's clock is slow."""
 _REST = 3.0
 WRITERS = 0.4
 _HABITS = (("hold", 6), ("by_hand", 4), ("once", 2), ("cancelled", 3), ("dropped", 1), ("status", 1))
 _TICKETS = (*_HABITS, ("give", 4), ("take", 5))
+_KINDS = (*_HABITS, ("together", 6), ("job", 5), ("capped", 3), ("lead", 3))
+
+
+class _FailedError(Exception):
+    """A job has failed."""
 
 
 def add_to_sum(body: bytes | None) -> bytes:
@@ -83,6 +90,8 @@ class User:
             return
         keen = self._process.history.keen
         habits = _TICKETS if self._process.history.tickets else _HABITS
+        if self._process.history.kinds:
+            habits = _KINDS
         kinds, weights = zip(*(_KEEN if keen else habits), strict=True)
         while not self._process.ending:
             try:
@@ -94,7 +103,9 @@ class User:
                     await asyncio.sleep(self._some())  # it is being closed
                 elif not self._process.ending:
                     self._client = self._process.connect(self._plan)
-            except (LeaseLostError, AcquireTimeoutError, BackendError, TicketSpentError) as error:
+            except (
+                LeaseLostError, AcquireTimeoutError, BackendError, TicketSpentError, StaleTokenError
+            ) as error:  # fmt: skip
                 self._process.world.tell(self._line.who, f"{type(error).__name__}: {str(error)[:90]}")
             await asyncio.sleep(self._some())
 
@@ -184,6 +195,81 @@ class User:
         await self._work(lease, claim)
         await lease.release()
 
+    async def together(self, _: Holdable) -> None:
+        """``hold_all`` of some of the locks, in any order."""
+        locks, who = self._process.history.locks, self._line.who
+        names = self._rng.sample(locks, self._rng.randint(1, len(locks)))
+        claims = []
+        try:
+            async with self._client.hold_all(names, timeout=self._timeout()) as leases:
+                claims = [self._given(lease) for lease in leases]
+                try:
+                    for lease, claim in zip(leases, claims, strict=True):
+                        await self._work(lease, claim)
+                    await asyncio.sleep(self._plan.settings["validity"] * self._rng.random() / 2)
+                except (asyncio.CancelledError, LeaseLostError):
+                    self._judge.all_or_none(who, claims)
+                    raise
+                self._judge.all_or_none(who, claims)
+        except GeneratorExit:
+            claims = []  # its loop was closed under it
+            raise
+        finally:
+            self._judge.left(who, claims)
+
+    async def job(self, lock: Holdable) -> None:
+        """A function of ``once``, which fails at times."""
+        wait, began, who = self._rng.random() < 0.5, self._process.world.now, self._line.who
+        if self._process.bucket.weather.undated >= 1:
+            return  # machines without a store's time go by their own clocks, some of which are wrong
+
+        @self._client.once(lock.name, every=self._process.history.every, wait=wait)
+        async def run() -> int | None:
+            await asyncio.sleep(self._some())
+            if self._rng.random() < 0.2:
+                raise _FailedError
+            return (self._judge.head(lock.key) or {}).get("epoch")
+
+        patience = None if self._rng.random() < 0.5 else 4 * self._some()
+        with contextlib.suppress(_FailedError, TimeoutError):
+            async with asyncio.timeout(patience):
+                done = await run()
+            self._judge.answered(who, lock.name, done, began=began, wait=wait)
+
+    async def capped(self, lock: Holdable) -> None:
+        """A lease with an end of its own, which may be over before the work is."""
+        settings = self._client.settings
+        assert settings.renew_interval is not None
+        most = settings.renew_interval + 2 * settings.validity * self._rng.random() ** 2
+        lease = await lock.acquire(timeout=self._timeout(), at_most=most)
+        claim = self._given(lease)
+        claim.until = self._process.world.now + most * _SLOW + self._process.plan.grain
+        for _ in range(4):
+            await asyncio.sleep(most * self._rng.random() / 2)
+            self._judge.look(lock.key)
+        await lease.release()
+
+    async def lead(self, lock: Holdable) -> None:
+        """Lead, step down at times, and lead again."""
+        claims, lock, who = [], self._client.lock(lock.name), self._line.who
+
+        async def work(lease: Lease) -> None:
+            claims.append(claim := self._given(lease))
+            await self._work(lease, claim)
+            if self._rng.random() < 0.3 and lock.step_down():
+                try:
+                    await asyncio.sleep(self._some())
+                finally:
+                    self._judge.look(lock.key)
+
+        try:
+            await lock.lead(work, timeout=self._timeout())
+        except GeneratorExit:
+            claims.clear()  # its loop was closed under it
+            raise
+        finally:
+            self._judge.left(who, claims)
+
     async def once(self, lock: Holdable) -> None:
         """``try_acquire``."""
         lease = await lock.try_acquire()
@@ -196,7 +282,10 @@ class User:
 
     async def cancelled(self, lock: Holdable) -> None:
         """Cancel an acquisition, a body or a release somewhere in the middle."""
-        task = self._process.spawn(self._rng.choice((self.hold, self.by_hand))(lock))
+        habits = [self.hold, self.by_hand]
+        if self._process.history.kinds:
+            habits += [self.together, self.job, self.lead]
+        task = self._process.spawn(self._rng.choice(habits)(lock))
         await asyncio.sleep(self._some() * self._rng.choice((1.0, 0.1)))
         while not task.done():
             task.cancel()
