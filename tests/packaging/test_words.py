@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 DONE: Final = (
     "asynclock/**/*.py",
+    "asynclock/spark/java/src/**/*.java",
     "*.md",
     "docs/index.md",
     "docs/benchmarks.md",

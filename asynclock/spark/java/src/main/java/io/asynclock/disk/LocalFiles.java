@@ -26,11 +26,11 @@ import org.apache.hadoop.util.Progressable;
 /**
  * Hadoop's local file system for Hudi's tables, different in two points.
  *
- * <p>Permissions and links are Java's. Hadoop starts {@code chmod} or {@code readlink} for each where its native
- * library is missing, as it is in PySpark: sixty processes a batch of a stream.
+ * <p>Permissions and links are Java's. Without its native library, as in PySpark, Hadoop starts {@code chmod} or
+ * {@code readlink} for each: sixty processes a batch of a stream.
  *
- * <p>A file of a timeline appears when it is whole, as an object in a store does. Hudi makes it under its name
- * and then writes it; a full disk or a kill in between would leave an empty instant, which counts as completed.
+ * <p>A file of a timeline appears only when it is whole, like an object in a store. Hudi creates the file under its
+ * name and then writes it. A full disk or a kill in between would leave an empty instant, which counts as completed.
  */
 public final class LocalFiles extends LocalFileSystem {
 
@@ -44,7 +44,7 @@ public final class LocalFiles extends LocalFileSystem {
   }
 
   /**
-   * Makes this the local file system of the whole JVM, for all who ask {@link FileSystem#get} from now on.
+   * Makes this the local file system of the whole JVM, for each later call of {@link FileSystem#get}.
    *
    * @throws IOException if the one before cannot be closed
    */

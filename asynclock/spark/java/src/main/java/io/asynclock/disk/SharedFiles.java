@@ -8,12 +8,15 @@ import java.nio.file.Path;
 import java.util.Set;
 
 /**
- * Files that several users lock: who may write in a folder may lock what is in it, whatever the umask, and
- * nobody else, since the operating system grants a shared lock to everyone who can read a file.
+ * Files that several users lock. Exactly the users who may write in a folder may lock its files, whatever the umask,
+ * since the operating system grants a shared lock to everyone who can read a file.
  */
 public final class SharedFiles {
 
-  /** As in {@code asynclock/backends/_mounts.py}: not this machine's kernel alone gives locks there. */
+  /**
+   * As in {@code asynclock/backends/_mounts.py}: this machine's kernel is not the only one that gives locks
+   * there.
+   */
   private static final Set<String> KINDS = Set.of(
       "9p", "acfs", "afs", "auristorfs", "beegfs", "ceph", "cifs", "coda", "drvfs", "fuse", "gfs2",
       "glusterfs", "gpfs", "hostfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs",
@@ -33,7 +36,7 @@ public final class SharedFiles {
     return KINDS.contains(kind) || kind.startsWith("fuse.");
   }
 
-  /** Creates an empty file for those who may write in its folder; leaves one that another process made. */
+  /** Creates an empty file for all users who may write in its folder; keeps one that another process made. */
   public static void create(Path path) throws IOException {
     // Made under another name: nobody can open it before it has its mode, nor a mode that is too wide.
     Path draft = Files.createTempFile(path.getParent(), ".asynclock", ".tmp");
@@ -51,7 +54,7 @@ public final class SharedFiles {
     }
   }
 
-  /** Shares a new folder as the one that it stands in, if several users may write there. */
+  /** Shares a new folder like its parent, if several users may write there. */
   public static void likeItsFolder(Path folder) throws IOException {
     int above = mode(folder.getParent());
     if ((above & (GROUP_WRITES | OTHERS_WRITE)) != 0) {

@@ -9,7 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 
-/** A file that gets its name when it is closed, and none at all if a byte of it could not be written. */
+/** A file that gets its name when it is closed, and no name at all if a byte of it could not be written. */
 final class WholeFile extends FilterOutputStream {
 
   private final Path unnamed;
@@ -23,8 +23,8 @@ final class WholeFile extends FilterOutputStream {
    * Takes over a new file.
    *
    * @param out writes it
-   * @param unnamed where it is until it is closed, on the disk of {@code name}
-   * @param name where it belongs
+   * @param unnamed its place until it is closed, on the disk of {@code name}
+   * @param name its final place
    * @param checksums those of an earlier file of that name, which are removed
    * @param overwrite whether it replaces such a file; else there must be none
    */

@@ -12,12 +12,12 @@ import org.apache.hudi.table.action.cluster.ClusteringPlanActionExecutor;
 import org.apache.hudi.util.Lazy;
 
 /**
- * Hudi's default plan of a clustering, with each partition once.
+ * Hudi's default plan of a clustering, but with each partition once.
  *
  * <p>Hudi 1.2 lists a partition once for each file whose name begins with {@code .hoodie_partition_metadata}.
- * On file systems with a rename there are two such files while a second task marks the same new partition, and
- * for good after a kill or a full disk at that moment. The plan then has each file of the partition twice, and
- * the clustering doubles its rows.
+ * On file systems with a rename, two such files exist while a second task marks the same new partition. A kill or a
+ * full disk at that moment makes this permanent. The plan then has each file of the partition twice, and the
+ * clustering doubles its rows.
  */
 @SuppressWarnings({"rawtypes", "unchecked"}) // as Hudi declares what is overridden
 public final class DistinctClusteringPlanStrategy<T> extends SparkSizeBasedClusteringPlanStrategy<T> {

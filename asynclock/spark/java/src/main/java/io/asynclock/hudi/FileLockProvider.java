@@ -19,9 +19,9 @@ import org.apache.hudi.storage.StoragePath;
  *
  * <p>It excludes threads of this JVM and every other process of this machine that takes it, and the kernel
  * frees it the moment its holder ends, however it ends: a writer killed inside a commit leaves no lock
- * behind. It promises nothing between machines: network file systems and shared folders are refused.
+ * behind. It promises nothing between machines, so it refuses network file systems and shared folders.
  *
- * <p>Who may write in the table's {@code .hoodie} folder takes part; other users cannot take the lock.
+ * <p>Users who may write in the table's {@code .hoodie} folder can take the lock; others cannot.
  *
  * <p>The lock belongs to the thread that took it, as with Hudi's {@code InProcessLockProvider}: it is not
  * re-entrant, and unlocking on another thread does nothing.
@@ -83,7 +83,7 @@ public final class FileLockProvider implements LockProvider<String> {
     return Paths.get(uri.getPath());
   }
 
-  /** Where a path without a scheme is: whatever the configuration names as its default. */
+  /** The scheme of a path without one: the default of the configuration. */
   private static String defaultScheme(StorageConfiguration<?> configuration) {
     return URI.create(configuration.getString("fs.defaultFS").orElse("file:///")).getScheme();
   }

@@ -5,7 +5,10 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.mapreduce.util.ConfigUtil;
 
-/** Makes Hadoop's settings cheap to send: Hudi has them in the closures of a dozen jobs a batch; called from Python. */
+/**
+ * Makes Hadoop's settings cheap to send; called from Python. Hudi puts them into the closures of a dozen jobs a
+ * batch.
+ */
 public final class HadoopSettings {
 
   private static final String SOURCES = "updatingResource";
@@ -14,7 +17,7 @@ public final class HadoopSettings {
   }
 
   /**
-   * Forgets of each setting which file it comes from, here and so in all copies.
+   * Forgets the file that each setting comes from, here and so in all copies.
    *
    * <p>Hadoop writes these names with the settings, each compressed by itself, which takes twelve times as long as the
    * settings. Nothing but {@link Configuration#getPropertySources} reads them. A Hadoop without the field keeps them.

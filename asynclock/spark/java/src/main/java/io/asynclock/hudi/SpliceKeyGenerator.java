@@ -31,13 +31,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The guard of a splice table: named in {@code hoodie.properties}, so that Spark asks it for the key of every row
- * that any session inserts, whatever that session knows of asynclock.
+ * The guard of a splice table. {@code hoodie.properties} names it, so that Spark asks it for the key of every row
+ * that any session inserts, even one that does not know asynclock.
  *
- * <p>Keys and partition folders are those that Hudi's own generators make. Refused are rows that the table could
- * not merge: a record key that is not the encoded key columns (the key would be stored twice), columns of a stream
- * without its ordering value (the merge would drop them) and a row without any; and the operations that do not
- * append to the logs, or on copy-on-write do not merge.
+ * <p>Keys and partition folders are those of Hudi's own generators. The guard refuses rows that the table could not
+ * merge: a record key that is not the encoded key columns (the key would be stored twice), columns of a stream
+ * without its ordering value (the merge would drop them) and a row without any; and the operations that do not append
+ * to the logs, or on copy-on-write do not merge.
  */
 public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
 
@@ -144,7 +144,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
     return layout;
   }
 
-  /** Where the rows of one schema have what is checked. */
+  /** The places of the checked columns in the rows of one schema. */
   private final class Layout {
     private final int recordKey;
     private final int[] key;

@@ -105,15 +105,15 @@ public final class SpliceMerger implements HoodieRecordMerger {
     return splice != null ? splice : byNewer.computeIfAbsent(newer, ignored -> new Splice(older, newer));
   }
 
-  /** True: which group wins is decided by the ordering columns alone, and those are mandatory. */
+  /** True: the ordering columns alone decide which group wins, and those are mandatory. */
   @Override
   public boolean isProjectionCompatible() {
     return true;
   }
 
   /**
-   * The columns a read needs beside those it asks for: the key, every stream's ordering, and what Hudi
-   * itself looks at to tell deletes and instants. Hudi adds the latter for its own merge modes only.
+   * The columns that a read needs in addition to its own: the key, every stream's ordering, and the columns in which
+   * Hudi finds deletes and instants. Hudi adds the latter for its own merge modes only.
    */
   @Override
   public String[] getMandatoryFieldsForMerging(

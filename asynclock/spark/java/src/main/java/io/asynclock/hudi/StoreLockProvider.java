@@ -19,11 +19,11 @@ import org.apache.hudi.storage.StorageConfiguration;
 import org.apache.hudi.storage.StoragePath;
 
 /**
- * Hudi's commit lock for tables in an object store, measured, and looked at more often while it is taken.
+ * Hudi's commit lock for tables in an object store, with counters and with more frequent looks while it is taken.
  *
  * <p>It is Hudi's {@code StorageBasedLockProvider} with the same lock object: writers with either of the two
- * exclude each other. Hudi's sleeps for a second after each look at a lock that is taken, which is longer
- * than most commits hold it.
+ * exclude each other. Hudi's class sleeps for a second after each look at a taken lock, which is longer than most
+ * commits hold it.
  *
  * <p>The lock of a writer that was killed in a commit is free when its validity has passed, 300 s by default.
  * {@code hoodie.write.lock.storage.validity.timeout.secs} and {@code renew.interval.secs} may also be set in

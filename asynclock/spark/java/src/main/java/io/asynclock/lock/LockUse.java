@@ -2,7 +2,7 @@ package io.asynclock.lock;
 
 import java.util.concurrent.atomic.LongAdder;
 
-/** What this JVM, and each of its threads, has spent on one lock. */
+/** The use of one lock by this JVM and by each of its threads. */
 public final class LockUse {
 
   private final LongAdder taken = new LongAdder();
@@ -30,7 +30,10 @@ public final class LockUse {
     own.get()[2] += held;
   }
 
-  /** How often this JVM has taken the lock, and the nanoseconds that it has waited for it and held it. */
+  /**
+   * The number of times that this JVM has taken the lock, and the nanoseconds that it has waited for it and held
+   * it.
+   */
   public long[] total() {
     return new long[] {taken.sum(), waitedNanos.sum(), heldNanos.sum()};
   }

@@ -142,7 +142,7 @@ public final class TableLockFile {
       return false;
     }
     try {
-      // Otherwise the table was dropped or replaced meanwhile: others lock another file by now.
+      // Otherwise the table was dropped or replaced meanwhile, and others now lock another file.
       if (channelKey.equals(key())) {
         writeOwner();
         lock = taken;
@@ -155,7 +155,7 @@ public final class TableLockFile {
     return lock != null;
   }
 
-  /** Makes the channel that of the file which now has the name; false if the name moved meanwhile. */
+  /** Opens the channel of the file that now has the name; false if the name moved meanwhile. */
   private boolean openCurrent() throws IOException {
     // An interrupt closes a channel under the thread that uses it.
     if (channel != null && channel.isOpen() && channelKey.equals(key())) {

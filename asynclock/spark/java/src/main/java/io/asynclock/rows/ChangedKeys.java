@@ -61,7 +61,7 @@ public final class ChangedKeys {
    *     its deletes too; {@code base} for the rows of a base file that {@code commits} wrote; any other for all its
    *     rows.
    * @param commits request times
-   * @return a file that is not there is one row: its path and the role {@code missing}
+   * @return the rows; a missing file is one row: its path and the role {@code missing}
    */
   public static Dataset<Row> read(Dataset<Row> files, List<String> commits) {
     SerializableConfiguration conf =
@@ -97,7 +97,7 @@ public final class ChangedKeys {
       HoodieLogFile log = new HoodieLogFile(storage.getPathInfo(path));
       return new LogKeys(HoodieLogFormat.newReader(storage, log, schema));
     }
-    storage.getPathInfo(path); // else Hudi wraps what says that there is no such file
+    storage.getPathInfo(path); // else Hudi wraps the exception for a missing file
     HoodieFileReader<?> reader =
         HoodieIOFactory.getIOFactory(storage).getReaderFactory(HoodieRecordType.AVRO)
             .getFileReader(new HoodieConfig(), path);
@@ -138,7 +138,7 @@ public final class ChangedKeys {
         if (!blocks.hasNext()) {
           return null;
         }
-        // Of the other blocks, such as a torn one that a retry wrote again, Hudi shows no rows.
+        // Hudi shows no rows of other blocks, such as an incomplete one that a retry wrote again.
         HoodieLogBlock block = blocks.next();
         if (block instanceof HoodieDeleteBlock) {
           deletes = Arrays.stream(((HoodieDeleteBlock) block).getRecordsToDelete())

@@ -129,7 +129,7 @@ public final class LogRows implements Iterator<Row>, AutoCloseable {
     return true;
   }
 
-  // Of the other blocks, such as a torn one that a retry wrote again, Hudi shows no rows.
+  // Hudi shows no rows of other blocks, such as an incomplete one that a retry wrote again.
   private void open(HoodieLogBlock block) {
     if (records != null) {
       records.close();

@@ -12,7 +12,7 @@ import scala.collection.JavaConverters;
 public final class OwnSession {
 
   private static final String MARK = "asynclock.own.session";
-  /** Settings of Spark SQL that say where work is done and how much at once. All others may say what comes of it. */
+  /** Settings of Spark SQL about the place and the parallelism of work. All others may change its result. */
   private static final List<String> KEPT =
       List.of(
           "spark.sql.adaptive.",
@@ -37,7 +37,7 @@ public final class OwnSession {
   /**
    * A session of the same Spark, with the user's settings but those of Spark SQL that are not {@link #KEPT}.
    *
-   * @param settings those of Spark SQL that it has instead
+   * @param settings the settings of Spark SQL that it has instead
    */
   public static SparkSession of(SparkSession session, Map<String, String> settings) {
     if (session.conf().contains(MARK)) {

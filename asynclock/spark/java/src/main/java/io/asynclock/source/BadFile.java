@@ -2,7 +2,7 @@ package io.asynclock.source;
 
 import java.io.IOException;
 
-/** A file none of whose rows can be trusted; the message is the reason in its quarantine entry. */
+/** No row of the file can be trusted; the message is the reason in its quarantine entry. */
 final class BadFile extends IOException {
 
   BadFile(String reason) {
@@ -10,7 +10,7 @@ final class BadFile extends IOException {
   }
 
   /**
-   * The reason why a file cannot be read, from what its reading ended with.
+   * The reason why a file cannot be read, from the exception that ended the reading.
    *
    * @throws StoreFailure it ended because the store failed, which says nothing about the file
    */

@@ -29,7 +29,7 @@ final class Bytes implements AutoCloseable {
       if (codec == null || Stored.length(path, conf) == 0) {
         return new Bytes(raw);
       }
-      if (codec instanceof BZip2Codec) { // whose reader takes a file without its end for a whole one
+      if (codec instanceof BZip2Codec) { // its reader mistakes a file without its end for a whole one
         return new Bytes(new BZip2CompressorInputStream(raw, true));
       }
       return new Bytes(codec.createInputStream(raw));

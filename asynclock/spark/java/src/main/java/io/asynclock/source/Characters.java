@@ -11,7 +11,7 @@ import java.util.ArrayDeque;
 /** The characters of a file, with U+FFFD for each run of bytes that the encoding does not allow. */
 final class Characters implements AutoCloseable {
 
-  /** What {@link #read} returns at the end of the file. */
+  /** The result of {@link #read} at the end of the file. */
   static final int END = -1;
 
   /** Longest record, in characters: a quote that is never closed must not fill the memory. */
@@ -54,7 +54,7 @@ final class Characters implements AutoCloseable {
     return next < limit || decode() ? buffer[next] : END;
   }
 
-  /** How many characters are decoded already and come before the first of {@code stops}. */
+  /** The number of decoded characters before the first of {@code stops}. */
   int run(boolean[] stops) {
     int end = next;
     while (end < limit && !stops[buffer[end]]) {
@@ -63,7 +63,7 @@ final class Characters implements AutoCloseable {
     return end - next;
   }
 
-  /** Read so many characters of a {@link #run}. */
+  /** Read this many characters of a {@link #run}. */
   void read(char[] target, int from, int count) {
     System.arraycopy(buffer, next, target, from, count);
     next += count;

@@ -6,11 +6,11 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * CSV as RFC 4180 has it, strictly.
+ * CSV by RFC 4180, strictly.
  *
- * <p>Quotes where the dialect allows none say that the file was written by other rules than it is read by.
- * Then no line end is known to end a record, and {@link #next} gives up the whole file; where no field may hold
- * a line end, it gives up the line.
+ * <p>If quotes appear where the dialect allows none, the file was written by other rules. Then no line end surely
+ * ends a record, and {@link #next} gives up the whole file. If no field may have a line end, it gives up only the
+ * line.
  */
 final class CsvRecords implements Records {
 
@@ -19,7 +19,7 @@ final class CsvRecords implements Records {
   private final List<String> header = new ArrayList<>();
   private final int[] wanted;
   private final boolean[] isText;
-  // By character: whether a run of plain text ends before it, inside of quotes and outside.
+  // By character: whether a run of plain text ends before it, inside quotes and outside.
   private final boolean[] endsQuoted = new boolean[Character.MAX_VALUE + 1];
   private final boolean[] endsUnquoted = new boolean[Character.MAX_VALUE + 1];
 

@@ -3,7 +3,7 @@ package io.asynclock.source;
 import java.io.Serializable;
 import java.util.Map;
 
-/** How the CSV files of a stream are written; the spec's {@code csv} table, checked in Python. */
+/** The format of a stream's CSV files: the spec's {@code csv} table, checked in Python. */
 final class Dialect implements Serializable {
 
   /** Equal to no character. */

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType;
 /** The rows of one file, read while they are asked for; after the damage of a bad file comes its own row. */
 final class FileRows implements Iterator<Row> {
 
-  /** Where a row was: in which file, of which age, on which line, and as which row of the file. */
+  /** The place of a row: its file and the age of that, its line, and its number in the file. */
   static final StructType PLACE =
       new StructType()
           .add("_asynclock_file", DataTypes.StringType)

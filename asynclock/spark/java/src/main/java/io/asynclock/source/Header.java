@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
 
-/** The names of a file's columns beside those that the spec wants. */
+/** The names of a file's columns next to those that the spec wants. */
 final class Header {
 
   private static final int SHOWN = 50;

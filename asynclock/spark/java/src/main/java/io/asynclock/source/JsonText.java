@@ -130,7 +130,7 @@ final class JsonText {
     objects.add(values);
   }
 
-  /** The text of a scalar; null for null and for what has an inside. */
+  /** The text of a scalar; null for null, objects and arrays. */
   private String scalar(JsonParser parser, JsonToken token) throws IOException {
     switch (token.id()) {
       case JsonTokenId.ID_NULL:

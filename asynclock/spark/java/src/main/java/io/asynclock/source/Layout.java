@@ -46,7 +46,7 @@ final class Layout implements Serializable {
     return schema.add("_asynclock_reason", DataTypes.StringType).add("_asynclock_record", DataTypes.StringType);
   }
 
-  /** The sources of columns that have another name: so they are meant exactly, whatever else differs in case. */
+  /** The sources of columns with another name. These must match exactly, even if others differ in case. */
   Set<String> exact() {
     Set<String> exact = new HashSet<>(sources);
     exact.removeAll(names);
@@ -61,7 +61,7 @@ final class Layout implements Serializable {
     return isText;
   }
 
-  /** The row of a record, with its values or with what is wrong with it. */
+  /** The row of a record, with its values or with its problem. */
   Row row(Record record, Object... place) {
     Object[] values = new Object[names.size()];
     StringBuilder complaints = new StringBuilder();

@@ -20,9 +20,9 @@ import org.apache.parquet.hadoop.metadata.ParquetMetadata;
 /**
  * The pages of a parquet file.
  *
- * <p>Their headers are looked at before Spark reads them, for it believes the sizes there: a wrong one lets its task
- * run for ever, or takes the memory of the whole process. Whatever else is wrong ends its task with an error; then
- * the files are read by {@link ParquetRows}.
+ * <p>Their headers are checked before Spark reads them, because Spark trusts the sizes there. A wrong size makes its
+ * task run forever, or takes the memory of the whole process. Any other defect ends its task with an error; then
+ * {@link ParquetRows} reads the files.
  */
 final class ParquetPages {
 
@@ -67,7 +67,7 @@ final class ParquetPages {
       stored += bytes.count + header.getCompressed_page_size();
       size += bytes.count + header.getUncompressed_page_size();
       int few = Math.min(header.getCompressed_page_size(), header.getUncompressed_page_size());
-      boolean packed = chunk.getCodec() != CompressionCodecName.UNCOMPRESSED; // else nobody goes by the size
+      boolean packed = chunk.getCodec() != CompressionCodecName.UNCOMPRESSED; // else nobody uses the size
       if (few < 0 || stored > chunk.getTotalSize() || packed && size > chunk.getTotalUncompressedSize()) {
         return false;
       }
@@ -79,7 +79,10 @@ final class ParquetPages {
     return true;
   }
 
-  /** Whether a page gives as many bytes as its header says: of these codecs Spark waits for the rest for ever. */
+  /**
+   * Whether a page gives as many bytes as its header says: with these codecs, Spark would wait for the rest
+   * forever.
+   */
   private static boolean unpacksToItsSize(PageHeader header, InputStream bytes, CompressionCodecName codec)
       throws IOException {
     int plain = 0;

@@ -34,7 +34,7 @@ import org.apache.spark.sql.types.StructType;
  * The rows of one parquet file that Spark does not read, by the library that Spark has; after the damage of a bad file
  * comes its own row.
  *
- * <p>Slower than Spark, but it reads a file with columns newer than itself, and what is wrong with one file costs no
+ * <p>It is slower than Spark, but it reads a file with columns newer than itself, and a defect of one file costs no
  * other. The values are those that Spark gives: whole numbers, dates and times as numbers, text as bytes.
  */
 final class ParquetRows implements Iterator<Row> {

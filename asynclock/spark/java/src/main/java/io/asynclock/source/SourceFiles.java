@@ -33,7 +33,7 @@ import scala.collection.Seq;
  */
 public final class SourceFiles {
 
-  /** A Spark job takes longer than to read so many footers one after the other. */
+  /** A Spark job takes longer than reading this many footers one after the other. */
   private static final int FEW = 8;
 
   private SourceFiles() {
@@ -75,7 +75,7 @@ public final class SourceFiles {
     return session.createDataset(files, Encoders.row(schema));
   }
 
-  /** What the reading of files in this session notes the columns in that the spec does not name. */
+  /** The collector for columns of this session's files that the spec does not name. */
   public static UnnamedColumns unnamed(SparkSession session) {
     UnnamedColumns unnamed = new UnnamedColumns();
     session.sparkContext().register(unnamed);

@@ -20,8 +20,8 @@ import org.apache.hadoop.security.AccessControlException;
 /**
  * The bytes of a file as they are stored.
  *
- * <p>Tells apart what is wrong with this file alone, a {@link BadFile} (it is gone, nobody may read it, it differs from
- * its checksum), from what may be wrong with the store, a {@link StoreFailure}.
+ * <p>It separates defects of this file alone, a {@link BadFile} (it is gone, nobody may read it, it differs from its
+ * checksum), from possible defects of the store, a {@link StoreFailure}.
  */
 final class Stored extends FilterInputStream {
 
@@ -45,7 +45,7 @@ final class Stored extends FilterInputStream {
     }
   }
 
-  /** A pipe would be waited for without an end, and a device has no end. */
+  /** A pipe would block forever, and a device has no end. */
   private static void refuseDevice(Path path, Configuration conf) throws BadFile {
     String scheme = path.toUri().getScheme();
     if ("file".equals(scheme == null ? FileSystem.getDefaultUri(conf).getScheme() : scheme)) {
@@ -96,7 +96,7 @@ final class Stored extends FilterInputStream {
       return super.read(target, offset, length);
     } catch (IOException error) {
       throw reason(error, path, conf);
-    } catch (FSError error) { // so Hadoop calls what a local disk says
+    } catch (FSError error) { // Hadoop's name for a refusal of a local disk
       throw reason(new IOException(error.getMessage(), error), path, conf);
     }
   }
@@ -128,7 +128,7 @@ final class Stored extends FilterInputStream {
         || error instanceof FileNotFoundException && String.valueOf(error.getMessage()).endsWith("(Permission denied)");
   }
 
-  /** Whether the folder of a file is there, or the one above: a file system that is not mounted has neither. */
+  /** Whether the folder of a file exists, or the one above: a file system that is not mounted has neither. */
   private static boolean isSourceThere(Path path, Configuration conf) throws IOException {
     FileSystem system = path.getFileSystem(conf);
     Path folder = path.getParent();

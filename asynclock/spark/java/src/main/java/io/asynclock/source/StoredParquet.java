@@ -27,7 +27,7 @@ import org.apache.parquet.io.SeekableInputStream;
  * A parquet file as its store gives it, or as if it had the wanted columns only.
  *
  * <p>A library refuses a whole file for one column that is newer than itself. So a file can be shown with a footer
- * that has nothing of the columns that nobody wants.
+ * that omits the columns that nobody wants.
  */
 final class StoredParquet implements InputFile {
 
@@ -38,7 +38,7 @@ final class StoredParquet implements InputFile {
 
   private final Path path;
   private final Configuration conf;
-  /** What the file begins with, up to its footer; then its bytes are {@link #end}. */
+  /** The beginning of the file, up to its footer; then its bytes are {@link #end}. */
   private final long begin;
   private final byte[] end;
 
@@ -76,7 +76,7 @@ final class StoredParquet implements InputFile {
     }
   }
 
-  /** The footer as it stands in the file. */
+  /** The footer as it is in the file. */
   FileMetaData footer() throws BadFile {
     try {
       return Util.readFileMetaData(new ByteArrayInputStream(end, 0, end.length - TAIL));

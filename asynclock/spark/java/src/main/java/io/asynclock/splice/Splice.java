@@ -27,7 +27,7 @@ import org.apache.spark.sql.types.TimestampType;
  */
 public final class Splice {
 
-  /** By which a table says that it merges so, for as long as there are tables. */
+  /** The id by which a table names this merge; it never changes. */
   public static final String STRATEGY_ID = "3158b597-87e4-4016-bcb2-5fe63391c0b1";
 
   private static final int MISSING = -1;
@@ -142,7 +142,7 @@ public final class Splice {
         first.getName(), first.getNamespace().orElse(null), null, new ArrayList<>(fields.values()));
   }
 
-  /** Where one of the two rows keeps a column, if it does. */
+  /** The place of a column in one of the two rows, if it has one. */
   private static final class Cell {
     private final int position;
     private final DataType type;
@@ -197,7 +197,7 @@ public final class Splice {
           .filter(column -> fields.get(column.target).name().equals(Columns.ordering(stream)))
           .findFirst()
           .orElseThrow(() -> new HoodieException(String.format(
-              "Cannot merge: column %s has no ordering column %s beside it, so nothing tells which of two"
+              "Cannot merge: column %s has no ordering column %s next to it, so nothing says which of two"
                   + " events is newer. Nothing was written. Add the ordering column, or rename the column"
                   + " without a double underscore.",
               fields.get(columns.get(0).target).name(), Columns.ordering(stream))));

@@ -111,7 +111,7 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
     return plan;
   }
 
-  /** The splice table that a statement changes; null if it is none. */
+  /** The splice table that a statement changes; null if there is none. */
   private Table changed(LogicalPlan relation) {
     Table table = Table.of(session, relation);
     if (table != null && table.isHalfRepaired()) {
@@ -414,7 +414,7 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
     return SpliceStatements.<RuntimeException>unchecked(new HoodieAnalysisException(why, Option.empty(), Option.empty()));
   }
 
-  /** Throws Spark's exception, which Java takes for a checked one and Scala does not. */
+  /** Throws Spark's exception, which is checked for Java but not for Scala. */
   @SuppressWarnings("unchecked")
   private static <E extends Exception> RuntimeException unchecked(Exception exception) throws E {
     throw (E) exception;

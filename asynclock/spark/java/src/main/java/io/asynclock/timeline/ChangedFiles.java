@@ -64,7 +64,7 @@ public final class ChangedFiles implements Closeable {
   }
 
   /**
-   * Writes what completed after {@code since} and not after {@code until}.
+   * Writes the commits that completed after {@code since} and not after {@code until}.
    *
    * @param path the table's base path
    * @param file the local file to write
@@ -90,7 +90,7 @@ public final class ChangedFiles implements Closeable {
     HoodieTableMetaClient table = HoodieTableMetaClient.builder()
         .setConf(HadoopFSUtils.getStorageConf(conf)).setBasePath(path).build();
     try (ChangedFiles files = new ChangedFiles(table, since, until, statementsOnly, file)) {
-      // The archive last: what is archived meanwhile is then seen twice instead of never.
+      // The archive last: a commit that is archived meanwhile is then seen twice instead of never.
       files.active();
       files.archived();
       files.end();

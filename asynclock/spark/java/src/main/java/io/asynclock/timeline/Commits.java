@@ -58,7 +58,7 @@ public final class Commits implements Closeable {
   private Commits(HoodieTableMetaClient table, String file) throws IOException {
     this.table = table;
     splice = Splice.STRATEGY_ID.equals(table.getTableConfig().getRecordMergeStrategyId());
-    // A table that has lost its guard does not say it.
+    // A table that has lost its guard lacks this.
     buckets = Integer.parseInt(
         table.getTableConfig().getProps().getProperty(NUM_BUCKETS, String.valueOf(Integer.MAX_VALUE)));
     Writer writer = Files.newBufferedWriter(Path.of(file), StandardCharsets.UTF_8);

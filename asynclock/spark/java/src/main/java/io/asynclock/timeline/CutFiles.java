@@ -17,7 +17,8 @@ import org.apache.hudi.storage.StoragePathInfo;
 /**
  * Files of a table that are shorter than their commits say; called from Python.
  *
- * <p>Hudi reads what is left of a log and skips the rest without an error: after a compaction it is gone for good.
+ * <p>Hudi reads the remaining part of a log and skips the missing part without an error. A compaction makes the loss
+ * permanent.
  */
 public final class CutFiles {
 

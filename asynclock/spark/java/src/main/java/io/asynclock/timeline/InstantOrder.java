@@ -42,7 +42,7 @@ public final class InstantOrder {
   private static final Pattern MADE = Pattern.compile("\\d{14,17}");
   private static final DateTimeFormatter DIGITS = DateTimeFormatter.ofPattern("yyyyMMddHHmmssSSS");
   private static final int LENGTH = 17;
-  /** Clocks that share a table may differ by this much; so long is waited instead of refused. */
+  /** Clocks that share a table may differ by this much: such a difference is waited out instead of refused. */
   private static final long PATIENCE_MILLIS = 1000;
   private static final long SECONDS_MILLIS = 60_000;
   private static final long QUARTER_SECONDS = 900;
@@ -59,7 +59,7 @@ public final class InstantOrder {
       this.early = early;
     }
 
-    /** By how many milliseconds the new instant would be too early; 0: this JVM is in another zone. */
+    /** The milliseconds by which the new instant would be too early; 0: this JVM is in another zone. */
     public long early() {
       return early;
     }
@@ -92,7 +92,7 @@ public final class InstantOrder {
   /**
    * The same before a piece of work begins.
    *
-   * @param base path of the table; one that is not there yet will be in UTC
+   * @param base path of the table; a new one will be in UTC
    * @param archived the newest instant that is known to be archived; empty if none is
    * @throws Refused if not
    */
@@ -183,7 +183,7 @@ public final class InstantOrder {
   }
 
   /**
-   * What is wrong with an instant that would be too early, and what to do.
+   * The cause of an instant that would be too early, and the remedy.
    *
    * @param base path of the table
    * @param zone that of this JVM
@@ -229,7 +229,7 @@ public final class InstantOrder {
         offset, zone.getId(), offset, wait);
   }
 
-  /** The offset of the clock that made an instant; null if that cannot be told. */
+  /** The offset of the clock that made an instant; null if it cannot be known. */
   private static ZoneOffset offset(String instant, long written) {
     if (written == 0) {
       return null;

@@ -47,7 +47,7 @@ public final class Instants implements Closeable {
   /**
    * Writes the instants of {@code timeline} but those that are known.
    *
-   * @param known of each instant that is left out, the time of its request, its action and its state, with spaces
+   * @param known for each instant to leave out: the time of its request, its action and its state, with spaces
    */
   public static void active(
       HoodieTableMetaClient table, HoodieTimeline timeline, Collection<String> known, String file)

@@ -25,8 +25,8 @@ import org.apache.hudi.common.util.CompactionUtils;
 /**
  * Finds commits that no read shows, because their instants are earlier than that of a compaction without them.
  *
- * <p>Hudi reads a log file with the newest base file whose compaction was requested before the log was completed. So a
- * log that belongs before a compaction, and that its plan does not name, is on a base file that has been replaced.
+ * <p>Hudi reads a log file with the newest base file whose compaction was requested before the log was completed. So
+ * if a log belongs before a compaction whose plan does not name it, it is on a base file that has been replaced.
  */
 public final class Unseen {
 
@@ -68,7 +68,7 @@ public final class Unseen {
     }
   }
 
-  /** Which logs each compaction of a file group has merged, by its instant. */
+  /** The logs that each compaction of a file group has merged, by its instant. */
   private static Map<String, TreeMap<String, Set<String>>> compacted(
       HoodieTableMetaClient table, HoodieTimeline done) throws IOException {
     Map<String, TreeMap<String, Set<String>>> found = new HashMap<>();
