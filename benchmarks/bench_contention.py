@@ -33,10 +33,13 @@ EXPRESS = 0.0145
 FAR_ROUNDS = 2
 SECONDS = 6.0
 HOLD = 0.01
+LONG_HOLD = 0.1
+"""Seconds of what a semaphore is for: work that takes longer than its acquisition."""
+SLOTS = 4
 
 
 def lines() -> Iterator[Line]:
-    """Five hundred coroutines on one lock, and eight processes beside naive polling, on a server of S3."""
+    """Coroutines on one lock, processes beside naive polling, a semaphore and readers, on a server of S3."""
     with running("s3") as server, asyncio.Runner() as runner:
         yield from one_process("500 coroutines, one lock", server.url, server.options, runner, ROUNDS)
         yield from one_process_far_away(server, runner)
@@ -44,6 +47,8 @@ def lines() -> Iterator[Line]:
         yield from many_processes(
             server, "1,000 locks x 4 contenders", processes=4, locks=1000, coroutines=1000
         )
+        for hold in (HOLD, LONG_HOLD):
+            yield from several_holders(server, hold, processes=4, coroutines=10)
 
 
 def one_process_far_away(server: Server, runner: asyncio.Runner) -> Iterator[Line]:
@@ -129,8 +134,19 @@ def many_processes(
     yield Line(name=f"{name}: median wait over naive", unit="x", samples=[ours[1] / theirs[1]], target=1.0)
 
 
+def several_holders(server: Server, hold: float, *, processes: int, coroutines: int) -> Iterator[Line]:
+    """The same contenders for a lock, for a semaphore, and as readers."""
+    name = f"{processes} processes x {coroutines}, held for {hold * 1000:g} ms"
+    mutex, _, turns = contention(server, "asynclock", processes, 1, coroutines, hold=hold)
+    for how, what in (("semaphore", f"a semaphore of {SLOTS} slots"), ("readers", "readers")):
+        requests, _, more = contention(server, how, processes, 1, coroutines, hold=hold)
+        yield Line(name=f"{name}: turns of {what} over those of a lock", unit="x", samples=[more / turns])
+        asked = (requests / more) / (mutex / turns)
+        yield Line(name=f"{name}: requests a turn of {what} over a lock's", unit="x", samples=[asked])
+
+
 def contention(
-    server: Server, how: str, processes: int, locks: int, coroutines: int
+    server: Server, how: str, processes: int, locks: int, coroutines: int, *, hold: float = HOLD
 ) -> tuple[int, float, int]:
     """Return all requests, the median wait and all turns of so many processes."""
     job: dict[str, Any] = {
@@ -139,8 +155,9 @@ def contention(
         "how": how,
         "locks": locks,
         "coroutines": coroutines,
+        "slots": SLOTS,
         "seconds": SECONDS,
-        "hold": HOLD,
+        "hold": hold,
     }
     started = [
         subprocess.Popen(

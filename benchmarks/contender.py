@@ -1,5 +1,7 @@
 """One process of ``bench_contention``: coroutines that contend for locks, with asynclock or by naive polling.
 
+With asynclock, they may contend for a semaphore or read under a reader-writer lock in place of locks.
+
 Started as ``python -m benchmarks.contender JSON``; prints ``ready``, starts at a line on stdin, and prints a
 line of JSON: ``requests``, and ``waits`` and ``turns`` of all its coroutines. A wait that the end cuts off
 counts for as long as it was: else a lock that one of many gets again and again would have the shortest waits.
@@ -21,6 +23,7 @@ from asynclock.errors import PreconditionFailedError
 
 if TYPE_CHECKING:
     from asynclock.backend import Absent, Backend, Stored, Written
+    from asynclock.lock import Holdable
 
 FREE = b'{"held":false}'
 POLL = 0.05
@@ -82,6 +85,15 @@ class Naive:
         await self._backend.put_if_match(self._key, free, version)
 
 
+def wanted(client: LockClient, job: dict[str, Any], number: int) -> Holdable:
+    """Return what a coroutine acquires."""
+    if job["how"] == "semaphore":
+        return client.semaphore("semaphore", job["slots"])
+    if job["how"] == "readers":
+        return client.rwlock("rwlock").read
+    return client.lock(f"lock-{number % job['locks']}")
+
+
 async def contend(job: dict[str, Any]) -> dict[str, Any]:
     """Run the coroutines for ``seconds``; each holds its lock for ``hold`` seconds at every turn."""
     backend = Counted(open_backend(job["url"], **job["options"]))
@@ -93,7 +105,7 @@ async def contend(job: dict[str, Any]) -> dict[str, Any]:
     waits: list[float] = []
 
     async def work(number: int) -> int:
-        lock = client.lock(f"lock-{number % job['locks']}")
+        lock = wanted(client, job, number)
         naive = Naive(backend, f"naive-{number % job['locks']}", job["process"] * 10_000 + number)
         turns = 0
         while (began := time.monotonic()) < end:
