@@ -55,7 +55,7 @@ class BatchReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamProgress:
-    """How far a stream has come in a run.
+    """The progress of a stream in a run.
 
     Attributes:
         stream: Its name.
@@ -91,7 +91,7 @@ class StreamReport:
         fencing_token: Token of the lease; None if it was never held.
         unnamed_columns: Columns of its files that the spec does not name, at most 100; they are left out.
         retries: Attempts that failed with a temporary error, and were repeated.
-        wasted: What conflicts cost.
+        wasted: The cost of conflicts.
         error: The reason why the stream ended before the others, in one sentence; None if it has not failed.
     """
 

@@ -66,7 +66,7 @@ class FileEvents:
 
     Args:
         spec: The table.
-        number: Of the stream in the spec.
+        number: Number of the stream in the spec.
         spark: A session.
         table: The table that its events are expected in.
 

@@ -43,7 +43,7 @@ class TopicEvents:
 
     Args:
         spec: The table.
-        number: Of the stream in the spec.
+        number: Number of the stream in the spec.
         kafka: Its topic.
         spark: A session with Spark's connector.
         table: The table that its events are expected in.

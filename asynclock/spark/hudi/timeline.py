@@ -30,10 +30,10 @@ class Timeline:
 
     Args:
         spark: A session with Hudi and asynclock's jar.
-        path: Where the table is.
+        path: The place of the table.
 
     Attributes:
-        path: Where the table is.
+        path: The place of the table.
         spark: The session.
     """
 

@@ -18,7 +18,7 @@ def carried_names(spec: Spec, known: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         spec: The spec of the commit.
-        known: What earlier commits carry; streams that this spec does not have are among them.
+        known: The names in earlier commits, including streams that this spec does not have.
     """
     own = {
         physical: shown
@@ -34,7 +34,7 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
     Args:
         spec: The spec.
         stored: The physical columns of the table.
-        known: What commits carry.
+        known: The names in commits.
 
     Raises:
         SpecError: A column of the table would get another name; nothing was written.

@@ -71,7 +71,7 @@ class TableSpec:
         kind: Whether each stream has its own columns (``splice``) or writes whole rows (``plain``).
         type: Merge-on-read or copy-on-write; fixed for the life of the table.
         merge: Which of two records of a key wins; fixed for the life of the table.
-        concurrency: What writers that run at the same time do about each other.
+        concurrency: How writers that run at the same time treat each other.
         markers: How a running write marks its files.
     """
 

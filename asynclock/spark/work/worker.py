@@ -166,7 +166,7 @@ def leading(
         table: The table; its session runs the jobs.
         client: The locks.
         lock: Name of the lock.
-        name: Who works, for the log.
+        name: Name of the worker, for the log.
         stop: Ends the wait for the lease, and the waits of the worker.
         timeout: Longest wait for the lease, in seconds; None: no limit.
 
@@ -199,7 +199,7 @@ def working(table: Table, lock: str, name: str, *, timeout: float | None = None)
     Args:
         table: The table; its session runs the body's jobs.
         lock: Name of the lock.
-        name: Who works, for the log.
+        name: Name of the worker, for the log.
         timeout: Longest wait for the lease, and then for the end of a reservation; None: no limit.
 
     Raises:
@@ -221,7 +221,7 @@ def reserved(table: Table, name: str, *, timeout: float | None = None) -> Iterat
 
     Args:
         table: The table; its session runs the body's jobs.
-        name: Who works, for the names of the jobs.
+        name: Name of the worker, for the names of the jobs.
         timeout: Longest wait for the reservation, in seconds; None: no limit.
 
     Raises:

@@ -154,7 +154,7 @@ class StreamWriter:
 
     @property
     def report(self) -> StreamReport:
-        """What has been done so far."""
+        """The work done so far."""
         return self._counts.report()
 
     def work(self) -> None:

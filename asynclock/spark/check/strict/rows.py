@@ -38,7 +38,7 @@ class Good:
 
     Attributes:
         line: Line or row on which it begins, from 1.
-        values: Of the key, partition and own columns, in that order.
+        values: Values of the key, partition and own columns, in that order.
     """
 
     line: int

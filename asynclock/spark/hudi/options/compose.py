@@ -32,10 +32,10 @@ def compose(
 
     Args:
         spec: The table, its streams and services.
-        use: What the options are for.
+        use: The use of the options.
         tasks: Spark tasks of each of Hudi's shuffles.
         name: Name of the existing table, which differs from its folder's if the folder was renamed.
-        query_type: What a read returns.
+        query_type: The kind of rows that a read returns.
 
     Raises:
         ConfigError: No lock provider works on the table's file system. Nothing was written.

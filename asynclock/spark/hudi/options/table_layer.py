@@ -24,7 +24,7 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
 
     Args:
         spec: The table.
-        use: What the options are for.
+        use: The use of the options.
         name: The name in the existing table's ``hoodie.properties``; None: the name of a new table.
     """
     if use != "read":
