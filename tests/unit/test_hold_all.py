@@ -14,7 +14,7 @@ import asynclock
 from asynclock import AcquireTimeoutError, ConfigError, LeaseLostError, LeaseSettings, sync
 from asynclock._core.record import parse_record
 from asynclock.testing._faulty import Fault
-from tests.unit.kit import ALWAYS, World, faulty, in_virtual_time
+from tests.unit.kit import ALWAYS, SETTINGS, World, faulty, in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,6 +130,21 @@ async def test_a_loss_while_it_waits_ends_the_wait(world: World) -> None:
         assert free(world) == {"a": True, "b": True, "c": False}
         await breaking
         await held.release()
+
+
+@pytest.mark.parametrize("trouble", [7.9, 7.95, 8.0, 8.1, 8.2, 8.3, 8.35, 8.4])
+@in_virtual_time
+async def test_what_has_hardly_any_time_left_is_renewed_first(world: World, trouble: float) -> None:
+    """The store fails while the second is acquired; the first is not handed out with what that has left."""
+    async with world.client() as client:
+        async with client.lock("z").hold():
+            pass  # the store's time is known
+        loop, backend = asyncio.get_running_loop(), faulty(client)
+        loop.call_later(0.03, lambda: backend.inject(Fault.UNAVAILABLE, times=ALWAYS))
+        loop.call_later(0.03 + trouble, backend.calm)
+        async with client.hold_all(["a", "b"]) as leases:
+            assert SETTINGS.renew_interval is not None
+            assert min(lease.remaining() for lease in leases) > SETTINGS.renew_interval
 
 
 @in_virtual_time
