@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from asynclock._core.engine import LockEngine
 from asynclock._core.names import by_name
 from asynclock._core.portal import cut_off_at
-from asynclock._core.slots import LEAST_ROUND, Part, Slots, looks_at, refuse_ticket, ticket_error
+from asynclock._core.slots import LEAST_ROUND, Part, Slots, all_of, refuse_ticket, ticket_error
 from asynclock.errors import BackendError, RecordCorruptError
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Writer(LockEngine):
         while True:
             try:
                 with cut_off_at(math.inf if once else max(until, loop.time() + LEAST_ROUND)):
-                    inside = await self._still_in(inside)
+                    await self._leave_out_free(inside)
             except TimeoutError:
                 return False
             except BackendError as error:
@@ -203,19 +203,21 @@ class Writer(LockEngine):
                 min(objects.jittered(objects.timing.poll_interval), until - loop.time())
             )
 
-    async def _still_in(self, readers: list[Part]) -> list[Part]:
-        """Read slots; return those that are held."""
-        inside = [part for part in readers if part.busy]
+    async def _leave_out_free(self, readers: list[Part]) -> None:
+        """Read slots, and take those that are free out of the list, whatever becomes of the other reads."""
         asked = [part for part in readers if not part.busy]
+
+        async def look(part: Part) -> None:
+            status, _ = await part.look()
+            if status.state == "corrupt":
+                raise corrupt_error(status, part.key)
+            if status.state == "held":
+                self._reader = status
+            else:
+                readers.remove(part)
+
         for start in range(0, len(asked), _LOOKS):
-            some = asked[start : start + _LOOKS]
-            for part, (status, _) in zip(some, await looks_at(some), strict=True):
-                if status.state == "corrupt":
-                    raise corrupt_error(status, part.key)
-                if status.state == "held":
-                    self._reader = status
-                    inside.append(part)
-        return inside
+            await all_of(look(part) for part in asked[start : start + _LOOKS])
 
     async def status(self) -> LockStatus:
         """As of ``LockEngine``; if no writer is in, that of a reader, if one is."""
@@ -223,7 +225,7 @@ class Writer(LockEngine):
         if status.state in {"held", "corrupt"}:
             return status
         self._reader = None
-        await self._still_in([self._readers.part(slot) for slot in range(self._readers.slots)])
+        await self._leave_out_free([self._readers.part(slot) for slot in range(self._readers.slots)])
         return self._reader or status
 
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from asynclock._core.engine import LockEngine
 from asynclock._core.names import SUFFIX, by_name
@@ -13,13 +13,14 @@ from asynclock._core.protocol.waiting import SharedFairness
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Iterable, Sequence
 
     from asynclock._core.protocol.held import HeldLock
     from asynclock._core.record import LockRecord
     from asynclock._core.status import LockStatus
     from asynclock._core.ticket import Ticket
 
+T = TypeVar("T")
 LOOKS: Final = 8
 """Slots that a waiter reads at a time."""
 LEAST_ROUND: Final = 1.0
@@ -310,15 +311,19 @@ def ticket_error(setting: str, name: str) -> ConfigError:
     return ConfigError(setting=setting, value=name, reason=reason)
 
 
-async def looks_at(parts: Sequence[Part]) -> list[tuple[LockStatus, LockRecord | None]]:
-    """Read slots at once; raises the first error, once all reads have ended."""
-    found = await asyncio.gather(*(part.look() for part in parts), return_exceptions=True)
-    looks = []
-    for each in found:
+async def looks_at(parts: Iterable[Part]) -> list[tuple[LockStatus, LockRecord | None]]:
+    """Read slots at once."""
+    return await all_of(part.look() for part in parts)
+
+
+async def all_of(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """Return the results of calls that run at once; raises the first error, once all have ended."""
+    results = []
+    for each in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(each, BaseException):
             raise each
-        looks.append(each)
-    return looks
+        results.append(each)
+    return results
 
 
 def _left(status: LockStatus) -> float:

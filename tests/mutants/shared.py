@@ -16,7 +16,7 @@ READER_ADMITS: Final = "asynclock._core.readwrite:Readers.admits"
 READER_READY: Final = "asynclock._core.readwrite:Readers.ready"
 WRITER_ACQUIRE: Final = "asynclock._core.readwrite:Writer.acquire"
 ALONE: Final = "asynclock._core.readwrite:Writer._alone"
-STILL_IN: Final = "asynclock._core.readwrite:Writer._still_in"
+LEAVE_OUT: Final = "asynclock._core.readwrite:Writer._leave_out_free"
 CUT_OFF: Final = "asynclock._core.portal:cut_off_at"
 
 SHARED_MUTANTS: Final = (
@@ -125,9 +125,9 @@ SHARED_MUTANTS: Final = (
     ),
     Mutant(
         "take the own readers for free",
-        STILL_IN,
-        "$inside = [$part for $part in readers if $part.busy]",
-        "$inside = []",
+        LEAVE_OUT,
+        "$asked = [$part for $part in $readers if not $part.busy]",
+        "$asked = $readers[:] = [$part for $part in $readers if not $part.busy]",
         Invariant.BESIDE,
         "rwlock",
     ),

@@ -278,6 +278,23 @@ async def test_a_reader_with_two_slots_may_not_write_until_both_are_free(world: 
 
 
 @in_virtual_time
+async def test_a_lost_answer_costs_a_writer_one_read_more(world: World) -> None:
+    """What it has seen free stays seen: else it would never get in where many reads fail."""
+    async with world.client() as client:
+        write = client.rwlock("t").write
+        async with write:
+            pass
+        for nth in (2, 20, 40):
+            faulty(client).inject(Fault.REQUEST_LOST, operation="get", nth=nth)
+        began = len(world.journal)
+        async with write.hold(timeout=30.0):
+            pass
+
+    read = [each.key for each in world.journal[began:] if each.kind == "get" and "rw=r" in each.key]
+    assert sorted(read) == sorted(f"t/rw=r{slot}.json" for slot in range(64))
+
+
+@in_virtual_time
 async def test_a_failing_store_ends_one_try_and_no_wait(world: World) -> None:
     """Both sides; what was taken by then is given back."""
     async with world.client() as client:
