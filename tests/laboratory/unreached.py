@@ -29,7 +29,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ("refusals.py", "if back != base or re.fullmatch(_COMPRESSED, base):"): _NO_ETAG,
     (
         "held.py",
-        "if self._refusals.final:",
+        "elif self._refusals.final:",
     ): "A lease has to meet refusals only, a dozen in a row, until its deadline.",
     (
         "decisions.py",
@@ -64,7 +64,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "A history has one event loop, which is not closed before its end.",
     ("waiting.py", "elif not self.pass_on(turn.result()):"): _TURN_AND_CANCELLATION,
     ("waiting.py", "if held is None:"): _TURN_AND_CANCELLATION,
-    ("held.py", "elif freed is not None:"): "The store answers before L and a request timeout are over.",
+    ("held.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
     (
         "decisions.py",
         "if latest - earliest - timing.resolution > timing.longest_trip_for_future:",
