@@ -79,4 +79,4 @@ def test_the_archive_is_of_the_timeline(words: tuple[str, ...]) -> None:
     done = asynclock(*words, "--archived")
 
     assert done.returncode == 2
-    assert "--archived is of the timeline" in done.stderr
+    assert "--archived is for the timeline" in done.stderr
