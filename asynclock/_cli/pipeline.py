@@ -386,7 +386,8 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
     from asynclock.client import client_over  # noqa: PLC0415  lets other commands start faster
     from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
     from asynclock.spark.hudi.table import Table  # noqa: PLC0415
-    from asynclock.spark.work.reservation import RESERVATION_LOCK, Reservation  # noqa: PLC0415
+    from asynclock.spark.work.register import RESERVATION_LOCK  # noqa: PLC0415
+    from asynclock.spark.work.reservation import Reservation  # noqa: PLC0415
 
     loaded = load_spec(spec)
     locks = loaded.locks

@@ -57,7 +57,11 @@ _WORKER: Final = f"{_SPARK}work.worker:Worker"
 WORKER: Final = f"{_WORKER}.__init__"
 ADMIT: Final = f"{_WORKER}.admit"
 LEADING: Final = f"{_SPARK}work.worker:leading"
-RESERVED: Final = f"{_SPARK}work.reservation:Gate.reserved"
+_REGISTER: Final = f"{_SPARK}work.register:Register"
+ANNOUNCE: Final = f"{_REGISTER}.announce"
+AT_WORK: Final = f"{_REGISTER}.at_work"
+ENTER: Final = f"{_REGISTER}._enter"
+RESERVED: Final = f"{_REGISTER}.reserved"
 _RESERVATION: Final = f"{_SPARK}work.reservation:Reservation"
 IN_FLIGHT: Final = f"{_RESERVATION}.in_flight"
 WORKING_NOW: Final = f"{_RESERVATION}._working"
@@ -113,6 +117,7 @@ _MERGER: Final = "hudi/SpliceMerger.java"
 _ROWS: Final = "splice/Splice.java"
 _STATEMENTS: Final = "splice/SpliceStatements.java"
 
+_REGISTER_TESTS: Final = "tests/unit/test_register.py::"
 _TESTS: Final = "tests/spark/"
 
 PIPELINE_MUTANTS: Final = (
@@ -488,13 +493,44 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "any parked worker counts as this one",
-        (Change(WORKING_NOW, "parked.holder == status.owner", "True"),),
+        (Change(AT_WORK, "parked.holder == status.owner", "True"),),
         _TESTS + "test_reservation.py::test_a_parked_lock_of_another_lease_counts_for_nothing",
     ),
     PipelineMutant(
         "a writer whose lease has just expired is not waited for",
-        (Change(WORKING_NOW, "self._fades(status) or $held", "$held"),),
+        (Change(WORKING_NOW, "$held or self._fades(status)", "$held"),),
         _TESTS + "test_reservation.py::test_a_dead_writer_counts_for_as_long_as_it_may_still_commit",
+    ),
+    PipelineMutant(
+        "a worker enters no name in the register",
+        (Change(ANNOUNCE, "await self._enter(name)", "pass"),),
+        _REGISTER_TESTS + "test_nobody_works_in_a_reservation_whatever_a_listing_shows",
+    ),
+    PipelineMutant(
+        "a worker looks before its name is in the register",
+        (
+            Change(
+                ANNOUNCE,
+                "await self._enter(name)\nreturn await self.reserved()",
+                "found = await self.reserved()\nawait self._enter(name)\nreturn found",
+            ),
+        ),
+        _REGISTER_TESTS + "test_of_a_worker_and_a_job_at_any_distance_one_sees_the_other",
+    ),
+    PipelineMutant(
+        "a name replaces the others in the register",
+        (Change(ENTER, "_body($names | {name})", "_body(frozenset({name}))"),),
+        _REGISTER_TESTS + "test_nobody_works_in_a_reservation_whatever_a_listing_shows",
+    ),
+    PipelineMutant(
+        "a refused write counts as a name in the register",
+        (Change(ENTER, "failure = error", "return"),),
+        _REGISTER_TESTS + "test_names_that_come_at_once_are_all_entered",
+    ),
+    PipelineMutant(
+        "a reservation looks only at what is listed",
+        (Change(AT_WORK, "names |= $listed", "names = $listed"),),
+        _REGISTER_TESTS + "test_nobody_works_in_a_reservation_whatever_a_listing_shows",
     ),
     PipelineMutant(
         "a reservation looks at leases alone",

@@ -1,9 +1,9 @@
 """Reserve a table: a reader-writer lock made of leases.
 
-All work on a table first takes a lease: a stream's, a service's, a delete's. This announces the work. Only
-then it looks whether the table is reserved. If it is, the work *parks*: it takes a second lease,
-``parked/<its own lock>``, which names the first one, and waits. When the reservation has ended, it frees the
-second lease and looks again.
+All work on a table first takes a lease: a stream's, a service's, a delete's. Its name is in the register of
+the table. This announces the work. Only then it looks whether the table is reserved. If it is, the work
+*parks*: it takes a second lease, ``parked/<its own lock>``, which names the first one, and waits. When the
+reservation has ended, it frees the second lease and looks again.
 
 A job that reserves the table takes ``reservation/table`` first and then waits until each lease of work is
 free or parked. So at least one of a worker and a job sees the other. If nobody reserves the table, a worker
@@ -18,13 +18,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from asynclock._core.names import SUFFIX
 from asynclock._core.narration import Pace, held_by, span
+from asynclock._core.portal import block_on
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
 from asynclock.events import logger
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.options import SILENCE_MS
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.table import Table
+from asynclock.spark.work.register import PARKED, RESERVATION_LOCK, Register
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,10 +40,6 @@ if TYPE_CHECKING:
     from asynclock.lease import Lease
     from asynclock.spark.spec.model import Spec
 
-RESERVATION_LOCK: Final = "reservation/table"
-WORK: Final = ("stream/", "service/", "delete/")
-"""Prefixes of the locks under which work on the table runs."""
-_PARKED: Final = "parked/"
 _STEP_SECONDS: Final = 0.5
 
 
@@ -78,18 +77,22 @@ class Gate:
         self._spec = spec
         self._lease = lease
         self._worker = worker
-        self._reservation = client.lock(RESERVATION_LOCK)
+        self._core = client._core
+        self._register = Register(client._core)
+        self._announced = False
         self._pace = Pace()
         self._timeout: float | None = None
         self._until = math.inf
 
     def reserved(self) -> LockStatus | None:
         """Return the holder of the reservation, or None. Costs one read of the store."""
-        status = self._reservation.status()
-        return status if status.state == "held" else None
+        return block_on(self._core.home(), self._register.reserved)
 
     def wait(self, stop: threading.Event | None = None, *, timeout: float | None = None) -> float:
         """Wait until the table is not reserved, or ``stop`` is set; return the seconds that this took.
+
+        The first call also announces the name of the lease: one read of the store, and one write if the name
+        is new.
 
         Args:
             stop: Ends the wait.
@@ -105,7 +108,8 @@ class Gate:
             raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
         stop = stop or threading.Event()
         started = time.monotonic()
-        if self.reserved() is None:
+        look = self.reserved if self._announced else self._announce
+        if look() is None:
             return 0.0
         self._pace, self._timeout = Pace(), timeout
         self._until = math.inf if timeout is None else started + timeout
@@ -115,6 +119,11 @@ class Gate:
         waited = time.monotonic() - started
         logger.info("%s goes on after %s: the table is not reserved any more", self._worker, span(waited))
         return waited
+
+    def _announce(self) -> LockStatus | None:
+        status = block_on(self._core.home(), lambda: self._register.announce(self._lease.name))
+        self._announced = True
+        return status
 
     def _may_be_reserved(self) -> bool:
         """Return whether the table is reserved, or the store does not answer; the lease ends that wait."""
@@ -129,7 +138,9 @@ class Gate:
         if status is not None and self._pace.is_due(now):
             logger.info("%s waits: the table is reserved, %s", self._worker, _held(status))
         if now >= self._until:
-            raise AcquireTimeoutError(key=self._reservation.key, timeout=self._timeout or 0.0, status=status)
+            raise AcquireTimeoutError(
+                key=f"{RESERVATION_LOCK}{SUFFIX}", timeout=self._timeout or 0.0, status=status
+            )
         return True
 
     def _park(self, stop: threading.Event) -> None:
@@ -139,7 +150,7 @@ class Gate:
         # The holder names the parked lease, so the leftover of a dead worker does not count for its
         # successor.
         with locks.connect(holder=self._lease.owner) as client:
-            lock = client.lock(_PARKED + self._lease.name)
+            lock = client.lock(PARKED + self._lease.name)
             while self._may_be_reserved() and not stop.is_set():
                 if parked is None or not parked.held:
                     with contextlib.suppress(BackendError):
@@ -272,16 +283,13 @@ class Reservation:
         }
 
     def _working(self) -> dict[str, str]:
-        locks = {status.name: status for status in self._client.list()}
-        busy = {}
-        for name, status in sorted(locks.items()):
-            if not name.startswith(WORK):
-                continue
-            parked = locks.get(_PARKED + name)
-            waits = parked is not None and parked.state == "held" and parked.holder == status.owner
-            if self._fades(status) or (status.state == "held" and not waits):
-                busy[name] = f"{name}, {_held(status)}"
-        return busy
+        core = self._client._core
+        at_work = block_on(core.home(), Register(core).at_work)
+        return {
+            name: f"{name}, {_held(status)}"
+            for name, status in at_work.items()
+            if status.state == "held" or self._fades(status)
+        }
 
     def _fades(self, status: LockStatus) -> bool:
         """Return whether a lease expired so recently that its write may not be on the timeline yet.
@@ -289,8 +297,6 @@ class Reservation:
         A worker that lost its lease cancels its jobs. Their writes are on the timeline, except in the first
         moments. After this time Hudi refuses the commit of a silent writer.
         """
-        if status.state != "expired":
-            return False
         since = self._expired.setdefault(status.owner or "", time.monotonic())
         # By the store's clock if the store gives the time, or else since this client saw the lease expire.
         gone = max(time.monotonic() - since, -(status.remaining or 0.0))
