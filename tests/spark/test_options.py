@@ -145,6 +145,7 @@ def test_each_layer_of_a_plain_table_adds_keys_of_its_own(  # noqa: PLR0917  a p
     [
         ({}, {hoodie.TABLE_TYPE: "COPY_ON_WRITE", hoodie.INDEX_TYPE: "SIMPLE"}),
         ({"type": "mor", "buckets": 3}, {hoodie.INDEX_TYPE: "BUCKET", hoodie.BUCKET_INDEX_NUM_BUCKETS: "3"}),
+        ({}, {hoodie.PARQUET_BLOOM_FILTER_ENABLED: "false"}),
         (
             {"merge": "event_time"},
             {

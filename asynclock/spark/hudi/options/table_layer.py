@@ -97,6 +97,11 @@ def _layout(spec: TableSpec) -> Iterator[Option]:
     else:
         why = "A write looks its keys up in the files, which may have any number, so clustering is possible."
         yield _option(hoodie.INDEX_TYPE, "SIMPLE", why)
+    yield _option(
+        hoodie.PARQUET_BLOOM_FILTER_ENABLED,
+        "false",
+        "Neither index reads it; it would add 400 kB to each base file, which each read loads.",
+    )
 
 
 def _creation(spec: TableSpec, name: str) -> Iterator[Option]:
