@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
 # The servers are one node each.
-SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
+SETTINGS = LeaseSettings(validity=60.0, max_clock_skew=0.5)
 VARIABLES = (
     "AZURE_STORAGE_CONNECTION_STRING",
     "AZURE_STORAGE_ACCOUNT",
@@ -44,7 +44,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 async def _hold(url: str, **options: Any) -> bool:  # noqa: ANN401  options are of any type
     async with (
         asynclock.connect(f"{url}/{uuid.uuid4()}", settings=SETTINGS, renewal="loop", **options) as client,
-        client.lock("a").hold(timeout=4) as lease,
+        client.lock("a").hold(timeout=60) as lease,
     ):
         await lease.confirm()
         return lease.held

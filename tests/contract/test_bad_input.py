@@ -257,7 +257,7 @@ async def test_a_permission_missing_for_one_verb_is_told(cloud: Server, *, write
             f"{cloud.url}/denied", renewal="loop", **cloud.through(proxy.url)
         ) as client:
             with pytest.raises(AccessDeniedError, match="needs") as caught:
-                await client.lock("a").acquire(timeout=5)
+                await client.lock("a").acquire(timeout=60)
 
             assert caught.value.written == "no"
             assert isinstance(await client.backend.get("a.json"), Absent)
@@ -289,7 +289,7 @@ async def test_an_object_under_retention_is_told(
             f"{store.url}/retained", renewal="loop", **store.through(proxy.url)
         ) as client:
             with pytest.raises(UnsupportedBackendError, match=says) as caught:
-                await client.lock("a").acquire(timeout=5)
+                await client.lock("a").acquire(timeout=60)
 
     assert caught.value.written == "no"
     assert [tap.applied for tap in proxy.journal if tap.write] == [False]
@@ -314,7 +314,7 @@ async def test_a_wrong_key_is_told(store: Server) -> None:
         f"{store.url}/wrong-key", renewal="loop", **_with_canary(store, store.endpoint)
     ) as client:
         with pytest.raises(AccessDeniedError, match=r"wrong|needs") as caught:
-            await client.lock("a").acquire(timeout=5)
+            await client.lock("a").acquire(timeout=60)
 
     assert caught.value.written == "no"
     assert "\n" not in str(caught.value)
@@ -323,13 +323,13 @@ async def test_a_wrong_key_is_told(store: Server) -> None:
 async def test_a_versioned_bucket_holds_locks(minio: Server) -> None:
     """In a versioned bucket a lock is had, released and had again, after a delete marker too."""
     await _versioned(minio, "versioned")
-    settings = LeaseSettings(validity=5.0, max_clock_skew=0.5)
+    settings = LeaseSettings(validity=60.0, max_clock_skew=0.5)
     async with asynclock.connect(
         "s3://versioned/locks", settings=settings, renewal="loop", **minio.options
     ) as client:
         tokens = []
         for _ in range(3):
-            async with client.lock("a").hold(timeout=4) as lease:
+            async with client.lock("a").hold(timeout=60) as lease:
                 await lease.confirm()
                 tokens.append(lease.fencing_token)
         await client.backend.delete("a.json")
@@ -438,7 +438,7 @@ async def test_a_secret_of_a_client_is_never_shown(cloud: Server, caplog: pytest
         secrets = [str(value) for name, value in options.items() if name in SECRETS]
         async with asynclock.connect(f"{cloud.url}/canary", renewal="loop", **options) as client:
             lock = client.lock(f"a-{uuid.uuid4()}")
-            lease = await lock.acquire(timeout=5)
+            lease = await lock.acquire(timeout=60)
             proxy.inject(Wire.ANSWER, writes=True, times=2, status=403)
             with pytest.raises(AccessDeniedError) as caught:
                 await lease.confirm()

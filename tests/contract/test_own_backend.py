@@ -106,7 +106,7 @@ async def test_a_lock_is_had_on_it() -> None:
     """A lock works on a backend that asynclock has never heard of."""
     async with (
         asynclock.connect("dict://", renewal="loop") as client,
-        client.lock("orders").hold(timeout=5) as lease,
+        client.lock("orders").hold(timeout=60) as lease,
     ):
         await lease.confirm()
         assert lease.held

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
 # The servers are one node each.
-SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
+SETTINGS = LeaseSettings(validity=60.0, max_clock_skew=0.5)
 
 
 def _session(server: Server, actions: list[str]) -> Coroutine[Any, Any, dict[str, Any]]:
@@ -51,7 +51,7 @@ async def _refused(url: str, options: dict[str, Any], whole: dict[str, Any]) -> 
     """Return the error of an acquisition; nothing may have been written."""
     async with asynclock.connect(url, settings=SETTINGS, renewal="loop", **options) as client:
         with pytest.raises(AccessDeniedError) as caught:
-            await client.lock("a").acquire(timeout=4)
+            await client.lock("a").acquire(timeout=60)
     backend = open_backend(url, **whole)
     assert isinstance(await backend.get("a.json"), Absent)
     await backend.aclose()
@@ -64,7 +64,7 @@ async def _hold_and_list(url: str, options: dict[str, Any]) -> int:
     """Have a lock twice and list it; return how many there are."""
     async with asynclock.connect(url, settings=SETTINGS, renewal="loop", **options) as client:
         for _ in range(2):
-            async with client.lock("a").hold(timeout=4) as lease:
+            async with client.lock("a").hold(timeout=60) as lease:
                 await lease.confirm()
         return len(await client.list())
 

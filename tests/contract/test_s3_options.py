@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.laboratory.servers import Server
 
 # The server is one node.
-SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
+SETTINGS = LeaseSettings(validity=60.0, max_clock_skew=0.5)
 CUSTOMER_KEY = b"0123456789abcdef0123456789abcdef"
 
 
@@ -57,7 +57,7 @@ async def _hold_twice(url: str, **options: Any) -> list[int]:  # noqa: ANN401  o
     tokens = []
     async with asynclock.connect(url, settings=SETTINGS, renewal="loop", **options) as client:
         for _ in range(2):
-            async with client.lock("a").hold(timeout=4) as lease:
+            async with client.lock("a").hold(timeout=60) as lease:
                 await lease.confirm()
                 tokens.append(lease.fencing_token)
     return tokens
@@ -132,7 +132,7 @@ async def test_a_wrong_region_is_told(minio: Server) -> None:
             f"{minio.url}/region", renewal="loop", **minio.through(proxy.url)
         ) as client:
             with pytest.raises(UnsupportedBackendError, match="set region") as caught:
-                await client.lock("a").acquire(timeout=4)
+                await client.lock("a").acquire(timeout=60)
 
     assert caught.value.written == "no"
     assert len(proxy.journal) == 1
@@ -164,7 +164,7 @@ async def test_a_bucket_whose_requester_must_pay_says_so(minio: Server) -> None:
             f"{minio.url}/payer", renewal="loop", **minio.through(proxy.url)
         ) as client:
             with pytest.raises(AccessDeniedError, match="requester_pays"):
-                await client.lock("a").acquire(timeout=4)
+                await client.lock("a").acquire(timeout=60)
 
     assert not any(tap.applied for tap in proxy.journal)
 
@@ -210,7 +210,7 @@ async def test_a_public_bucket_is_written_by_nobody_else(minio: Server) -> None:
     stranger = minio.options | {"access_key_id": "stranger"}
     async with asynclock.connect(url, settings=SETTINGS, renewal="loop", **stranger) as client:
         with pytest.raises(AccessDeniedError, match="access key is unknown") as caught:
-            await client.lock("a").acquire(timeout=4)
+            await client.lock("a").acquire(timeout=60)
 
     assert caught.value.written == "no"
     assert await _hold_twice(url, **minio.options) > tokens

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "backends" / "s3.md"
 # The servers are one node each.
-SETTINGS = LeaseSettings(validity=5.0, max_clock_skew=0.5)
+SETTINGS = LeaseSettings(validity=60.0, max_clock_skew=0.5)
 GET, PUT, DELETE = "s3:GetObject", "s3:PutObject", "s3:DeleteObject"
 
 
@@ -76,11 +76,11 @@ async def everything(url: str, options: dict[str, Any]) -> None:
         fenced = FencedObject(client, "counter")
         assert (await lock.status()).state == "absent"
         for _ in range(2):
-            async with lock.hold(timeout=4) as lease:
+            async with lock.hold(timeout=60) as lease:
                 await lease.confirm()
                 await fenced.write(uuid.uuid4().bytes, lease=lease)
         broken = client.lock("b")
-        _held = await broken.acquire(timeout=4)
+        _held = await broken.acquire(timeout=60)
         await broken.break_lock(await broken.status(), force=True)
         assert [status.name for status in await client.list()] == ["a", "b"]
     assert (await asynclock.probe(url, **options)).safe
@@ -95,7 +95,7 @@ async def test_the_documented_policy_is_enough_for_locks_and_for_no_more(minio: 
 
     async with asynclock.connect(f"{minio.url}/{prefix}x", settings=SETTINGS, **options) as client:
         with pytest.raises(AccessDeniedError):
-            await client.lock("a").acquire(timeout=4)
+            await client.lock("a").acquire(timeout=60)
         with pytest.raises(AccessDeniedError):
             await client.list()
 
@@ -114,7 +114,7 @@ async def test_reading_is_enough_for_a_status_and_a_list(minio: Server) -> None:
         assert (await reader.lock("a").status()).state == "held"
         assert [status.state for status in await reader.list()] == ["held"]
         with pytest.raises(AccessDeniedError):
-            await reader.lock("b").acquire(timeout=4)
+            await reader.lock("b").acquire(timeout=60)
 
 
 async def test_without_the_right_to_list_only_a_list_is_refused(minio: Server) -> None:
@@ -123,7 +123,7 @@ async def test_without_the_right_to_list_only_a_list_is_refused(minio: Server) -
     options = await temporary_key(minio, may([GET, PUT], f"{prefix}/*"))
 
     async with asynclock.connect(f"{minio.url}/{prefix}", settings=SETTINGS, **options) as client:
-        async with client.lock("a").hold(timeout=4):
+        async with client.lock("a").hold(timeout=60):
             pass
         with pytest.raises(AccessDeniedError, match="s3:ListBucket"):
             await client.list()
@@ -191,7 +191,7 @@ async def test_a_policy_that_asks_for_a_key_of_kms_refuses_all_else(minio_tls: S
     for less in ({}, {"sse": "AES256"}, {"sse": "aws:kms"}):
         async with asynclock.connect(url, settings=SETTINGS, **options, **less) as client:
             with pytest.raises(AccessDeniedError) as caught:
-                await client.lock("c").acquire(timeout=4)
+                await client.lock("c").acquire(timeout=60)
         assert caught.value.written == "no"
 
 
