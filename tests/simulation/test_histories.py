@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 MODULE = importlib.import_module("tests.laboratory.simulate")
 
 
-IN_TESTS = 15_000
-"""Histories of a test run; ``make simulate`` runs ``FULL``."""
+IN_TESTS = 7_000
+"""Histories of a test run; ``make simulate`` runs ``FULL``. In each scenario they are more than any planted
+mistake of ``tests/mutants`` needs to be found there."""
 
 
 @pytest.mark.timeout(3600)

@@ -61,14 +61,23 @@ class Play:
         folder: An empty folder.
         seed: Of the data and of every moment.
         say: Told of each step.
+        command: Runs a verb of the pipeline to its end, and returns its output.
     """
 
-    def __init__(self, folder: Path, *, seed: int = 0, say: Callable[[str], object] = print) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seed: int = 0,
+        say: Callable[[str], object] = print,
+        command: Callable[..., str] = call,
+    ) -> None:
         self.done = Restarts()
         self.shop = Shop(folder, seed)
         self._folder = folder
         self._random = random.Random(f"moments of {seed}")
         self._say = say
+        self._command = command
         self._version = 0
         self._drivers: dict[str, Driver] = {}
         for version in range(SCHEMA_CHANGES + 1):
@@ -95,9 +104,9 @@ class Play:
                 driver.stop()
             self._drivers.clear()
             newest = self._spec(self._version)
-            call("last", self._folder, "run", newest, "--once")
-            call("last", self._folder, "services", newest, "--once")
-            self._say(call("last", self._folder, "validate", newest).strip())
+            self._command(self._folder, "run", newest, "--once")
+            self._command(self._folder, "services", newest, "--once")
+            self._say(self._command(self._folder, "validate", newest).strip())
 
     def _spec(self, version: int) -> str:
         return str(self._folder / f"v{version}.toml")
@@ -135,14 +144,14 @@ class Play:
         self._say(f"schema {version}: {CHANGED[version]} changes, with it the {name}")
 
     def _savepoint(self) -> str:
-        instant = call("savepoint", self._folder, "savepoint", self._spec(self._version)).split()[-1]
+        instant = self._command(self._folder, "savepoint", self._spec(self._version)).split()[-1]
         self._say(f"savepoint {instant}")
         return instant
 
     def _restore(self, savepoint: str) -> None:
         for driver in self._drivers.values():
             driver.stop()
-        call("restore", self._folder, "restore", self._spec(self._version), savepoint)
+        self._command(self._folder, "restore", self._spec(self._version), savepoint)
         self.done.restores += 1
         self._say(f"restored to {savepoint}")
         for name in tuple(self._drivers):

@@ -109,11 +109,12 @@ class Driver(Process):
         super().__init__(name, folder, log, [COMMAND, "pipeline", *arguments, "--log", log])
 
 
-def call(name: str, folder: Path, *arguments: str) -> str:
-    """Run the command to its end, which must be a success, and return its standard output."""
-    with (folder / f"{name}.log").open("ab") as log:
+def call(folder: Path, verb: str, *arguments: str) -> str:
+    """Run a verb of the pipeline to its end, which must be a success, and return its standard output."""
+    path = folder / f"{verb}.log"
+    with path.open("ab") as log:
         done = subprocess.run(
-            [COMMAND, "pipeline", *arguments, "--log", folder / f"{name}.log"],
+            [COMMAND, "pipeline", verb, *arguments, "--log", path],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -123,8 +124,9 @@ def call(name: str, folder: Path, *arguments: str) -> str:
             text=True,
         )
     if done.returncode:
-        log_text = (folder / f"{name}.log").read_text(errors="replace")[-_SHOWN:]
-        raise DriverError(f"{' '.join(arguments)} ended with {done.returncode}: {done.stdout} {log_text}")
+        log_text = path.read_text(errors="replace")[-_SHOWN:]
+        command = " ".join((verb, *arguments))
+        raise DriverError(f"{command} ended with {done.returncode}: {done.stdout} {log_text}")
     return done.stdout
 
 
