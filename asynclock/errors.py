@@ -21,7 +21,8 @@ AsyncLockError
 
 Fields are keyword-only attributes. Every error survives pickling, because Spark and
 multiprocessing send errors between processes. Texts and fields show no part of a URL that may hold a
-secret: nothing before its last ``@``, no query, no fragment. The text is printable.
+secret: nothing before its last ``@``, no query, no fragment. The text is printable, and ends with the code of
+the error, such as ``[AL-010]``.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from asynclock._codes import Code, coded
 from asynclock._secrets import HIDDEN, clean_message, clean_text, clean_value, is_secret
 from asynclock._text import clock, printable
 
@@ -56,14 +58,22 @@ class AsyncLockError(Exception):
     Args:
         text: What happened and what to do.
         fields: The attributes of the error.
+
+    Attributes:
+        code: The code of this kind of error, such as ``AL-010``, with which its text ends. It never changes;
+            ``asynclock explain CODE`` says what to do. None: a class that is not ours has none.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    code: ClassVar[str | None] = None
 
     def __init__(self, text: str = "", **fields: object) -> None:
         super().__init__(clean_message(text))
         for name, value in fields.items():
             setattr(self, name, clean_text(value) if isinstance(value, str) else value)
+
+    def __str__(self) -> str:
+        return coded(super().__str__(), self.code)
 
     def __reduce__(self) -> tuple[Callable[[], AsyncLockError], tuple[()]]:
         # The default reduce passes positional arguments, which these constructors refuse.
@@ -79,6 +89,7 @@ class ConfigError(AsyncLockError, ValueError):
         reason: What is wrong with it and what is allowed.
     """
 
+    code = Code.CONFIG
     _fields: ClassVar[tuple[str, ...]] = ("setting", "value", "reason")
     setting: str
     value: Any
@@ -104,6 +115,7 @@ class SpecError(ConfigError):
             them below its own line; the other attributes are of the first problem.
     """
 
+    code = Code.SPEC
     _fields: ClassVar[tuple[str, ...]] = ("path", "line", "key", "value", "reason", "others")
 
     def __init__(
@@ -127,6 +139,7 @@ class BackendNotInstalledError(AsyncLockError, ImportError):
         extra: The extra of asynclock that installs it.
     """
 
+    code = Code.NOT_INSTALLED
     _fields = ("scheme", "extra")
     scheme: str
     extra: str
@@ -149,6 +162,7 @@ class AcquireTimeoutError(AsyncLockError, TimeoutError):
         reason: What the store failed with at the end; None: others held the lock.
     """
 
+    code = Code.ACQUIRE_TIMEOUT
     _fields: ClassVar[tuple[str, ...]] = ("key", "timeout", "status", "reason")
     key: str
     timeout: float
@@ -185,6 +199,7 @@ class LeaseLostError(AsyncLockError):
         reason: Why, in words.
     """
 
+    code = Code.LEASE_LOST
     _fields: ClassVar[tuple[str, ...]] = ("key", "owner", "fencing_token", "reason")
     key: str
     owner: str
@@ -204,6 +219,8 @@ class LeaseLostError(AsyncLockError):
 class LeaseExpiredError(LeaseLostError):
     """The deadline passed on this machine before a renewal was confirmed."""
 
+    code = Code.LEASE_EXPIRED
+
 
 class LeaseTakenOverError(LeaseLostError):
     """The store shows another record: taken over after expiry, broken by an operator, or deleted.
@@ -213,6 +230,7 @@ class LeaseTakenOverError(LeaseLostError):
         new_token: Its fencing token, or None.
     """
 
+    code = Code.LEASE_TAKEN_OVER
     _fields: ClassVar[tuple[str, ...]] = (*LeaseLostError._fields, "new_owner", "new_token")
 
     def __init__(
@@ -239,6 +257,7 @@ class LockChangedError(AsyncLockError):
         status: The ``LockStatus`` found instead.
     """
 
+    code = Code.LOCK_CHANGED
     _fields = ("key", "expected", "status")
     key: str
     expected: str | None
@@ -261,6 +280,7 @@ class TicketSpentError(AsyncLockError):
         holder: Who holds the lock now, in its own words; None if nobody does.
     """
 
+    code = Code.TICKET_SPENT
     _fields = ("key", "holder")
     key: str
     holder: str | None
@@ -284,6 +304,7 @@ class StaleTokenError(AsyncLockError):
         stored_token: The newer token found in the object.
     """
 
+    code = Code.STALE_TOKEN
     _fields = ("key", "fencing_token", "stored_token")
     key: str
     fencing_token: int
@@ -310,6 +331,7 @@ class RecordCorruptError(AsyncLockError):
         version: Its version, or None if only a body was parsed.
     """
 
+    code = Code.RECORD_CORRUPT
     _fields = ("key", "reason", "version")
     key: str
     reason: str
@@ -339,6 +361,7 @@ class BackendError(AsyncLockError):
         request_id: Id for the provider's support; None: the answer had none, or there was no answer.
     """
 
+    code = Code.STORE
     _fields = ("backend", "operation", "key", "detail", "written", "transient", "request_id")
     backend: str
     operation: str
@@ -377,9 +400,13 @@ class BackendError(AsyncLockError):
 class PreconditionFailedError(BackendError):
     """The store refused the condition. A copy that a layer below sent may have been written: read back."""
 
+    code = Code.PRECONDITION_FAILED
+
 
 class OutcomeUnknownError(BackendError):
     """The request was sent, but no answer says whether it was applied: read back."""
+
+    code = Code.OUTCOME_UNKNOWN
 
 
 class BackendUnavailableError(BackendError):
@@ -388,12 +415,14 @@ class BackendUnavailableError(BackendError):
     ``transient`` is False if waiting does not help, for example with an untrusted certificate.
     """
 
+    code = Code.STORE_UNAVAILABLE
     _written = "no"
 
 
 class AccessDeniedError(BackendError):
     """The store or a proxy refused the credentials or the permission, or there are no credentials."""
 
+    code = Code.ACCESS_DENIED
     _written = "no"
     _transient = False
 
@@ -405,5 +434,6 @@ class UnsupportedBackendError(BackendError):
     another region or does not exist. To test it, run ``asynclock doctor URL``.
     """
 
+    code = Code.STORE_UNSUPPORTED
     _written = "no"
     _transient = False

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from asynclock._cli.standard_streams import drop_messages, open_standard_streams
+from asynclock._codes import Code, coded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     open_standard_streams()
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        sys.stderr.write(
-            f"asynclock: the command needs {' and '.join(missing)}; run: pip install 'asynclock[cli]'\n"
-        )
+        sentence = f"asynclock: the command needs {' and '.join(missing)}; run: pip install 'asynclock[cli]'"
+        sys.stderr.write(f"{coded(sentence, Code.NOT_INSTALLED)}\n")
         sys.exit(2)
     from asynclock._cli.app import run_command  # noqa: PLC0415  needs the extra
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from asynclock._cli.audit_command import history_command, verify_command
+from asynclock._cli.code_command import explain_command
 from asynclock._cli.completion import completion_command
 from asynclock._cli.cost import cost_command
 from asynclock._cli.doctor import doctor_command
@@ -30,6 +31,7 @@ from asynclock._cli.show import show_command
 from asynclock._cli.standard_streams import drop_output
 from asynclock._cli.timeline_command import timeline_command
 from asynclock._cli.watch import watch_command
+from asynclock._codes import Code, coded
 from asynclock._core.names import SUFFIX, by_name
 from asynclock._secrets import clean_message, clean_url
 from asynclock.errors import AsyncLockError, RecordCorruptError
@@ -85,6 +87,7 @@ for _each in (
     policy_command,
     cost_command,
     completion_command,
+    explain_command,
     hudi_group,
     pipeline_group,
 ):
@@ -108,7 +111,7 @@ def _sentence(error: AsyncLockError) -> str:
         return (
             f"lock {key.removesuffix(SUFFIX)!r} is corrupt ({error.reason}); nothing was written; find out "
             "who wrote it; asynclock break shows its first bytes, and with --force replaces it with a free "
-            "lock"
+            f"lock [{error.code}]"
         )
     return by_name(str(error), key)
 
@@ -134,7 +137,8 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         error.show(shown)
         words = sys.argv[1:] if arguments is None else arguments
         is_help = isinstance(error, _HELP)
-        print_message(shown.getvalue() if is_help else _without_secrets(shown.getvalue(), words))
+        complaint = _without_secrets(shown.getvalue(), words)
+        print_message(shown.getvalue() if is_help else f"{coded(complaint.rstrip(), Code.USAGE)}\n")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return SIGNALLED + signal.SIGINT
@@ -145,12 +149,12 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
             raise
         drop_output()
-        tell(f"the output could not be written: {error.strerror}")
+        tell(f"the output could not be written: {error.strerror}", Code.OUTPUT)
         return NO
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in {"psutil", "pydantic", "pyspark"}:
             raise
-        tell(f"{missing} is not installed; run: pip install 'asynclock[spark]'")
+        tell(f"{missing} is not installed; run: pip install 'asynclock[spark]'", Code.NOT_INSTALLED)
         return USAGE
     return code if isinstance(code, int) else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +11,12 @@ from asynclock._cli.arguments import backend_option, json_option, url_argument
 from asynclock._cli.exit_codes import DONE, NO, UNAVAILABLE
 from asynclock._cli.output import print_json, tell
 from asynclock._cli.target import with_environment
+from asynclock._codes import Code, coded
 from asynclock._core.probing import probe
 from asynclock._text import printable
+
+if TYPE_CHECKING:
+    from asynclock._core.probing import Finding
 
 
 @click.command("doctor")
@@ -31,18 +35,27 @@ def doctor_command(url: str, options: dict[str, Any], *, also: str | None, as_js
         print_json(report)
     else:
         for found in report.findings if report.unavailable is None else ():
-            click.echo(
-                f"{'ok ' if found.safe else 'NO '} {found.check}: {printable(found.detail, limit=1000)}"
-            )
+            line = f"{'ok ' if found.safe else 'NO '} {found.check}: {printable(found.detail, limit=1000)}"
+            click.echo(coded(line, _code(found)))
         for defect in report.defects:
-            click.echo(f"    {defect}: {defect.remedy}")
+            click.echo(coded(f"    {defect}: {defect.remedy}", defect.code))
         if report.left:
-            click.echo(f"{len(report.left)} objects of this test could not be deleted; no lock needs them:")
+            left = f"{len(report.left)} objects of this test could not be deleted; no lock needs them"
+            click.echo(f"{coded(left, Code.DOCTOR_LEFT)}:")
         for key in report.left:
             click.echo(f"left {key}")
         if report.unavailable is None:
-            click.echo(f"{url}: {'locks may be kept here' if report.safe else 'NOT safe for locks'}")
+            safe = f"{url}: locks may be kept here"
+            click.echo(safe if report.safe else coded(f"{url}: NOT safe for locks", Code.NOT_SAFE))
     if report.unavailable is not None:
-        tell(f"{url}: not tested, because the store is not available: {report.unavailable}")
+        reason = f"{url}: not tested, because the store is not available: {report.unavailable}"
+        tell(reason, Code.DOCTOR_UNAVAILABLE)
         return UNAVAILABLE
     return DONE if report.safe else NO
+
+
+def _code(found: Finding) -> Code | None:
+    """Return the code of a finding that is not safe; None if it is."""
+    if found.safe:
+        return None
+    return Code.DOCTOR_FAILED if found.defect is None else found.defect.code

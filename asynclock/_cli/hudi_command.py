@@ -27,6 +27,7 @@ from asynclock._cli.lock_commands import break_by_hand, status_code
 from asynclock._cli.output import print_json, print_status, tell
 from asynclock._cli.run_command import run_under
 from asynclock._cli.run_words import CMD, RunCommand
+from asynclock._codes import Code
 from asynclock.errors import AcquireTimeoutError, AsyncLockError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def hudi_status_command(table: str, options: dict[str, object], *, check: bool, 
         print_status(status, break_command=f"asynclock hudi break {table}")
         sys.stdout.write(f"  {'table':<14}version {status.table_version}\n")
         if status.warning is not None:
-            tell(f"warning: {status.warning}")
+            tell(f"warning: {status.warning}", Code.HUDI_LOCK)
     return status_code(status, check=check)
 
 
@@ -159,7 +160,7 @@ def hudi_break_command(
 
     status = asyncio.run(_read(table, options))
     if status.warning is not None:
-        tell(f"warning: {status.warning}")
+        tell(f"warning: {status.warning}", Code.HUDI_LOCK)
     target = f"{TablePath.parse(table).url}/{LOCK_NAME}"
     return break_by_hand(target, options, max_clock_skew, yes=yes, force=force, as_json=as_json)
 

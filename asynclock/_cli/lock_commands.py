@@ -21,6 +21,7 @@ from asynclock._cli.exit_codes import CORRUPT, DONE, NO
 from asynclock._cli.lock_words import holder_cell, overdue_words
 from asynclock._cli.output import print_json, print_list, print_status, tell
 from asynclock._cli.target import connect_to, refuse_hudi_table, split_target
+from asynclock._codes import Code
 from asynclock._core.names import SUFFIX
 from asynclock._core.narration import span
 from asynclock._core.record import is_no_lock, parse_record
@@ -95,7 +96,7 @@ async def _look(client: LockClient, name: str, target: str) -> LockStatus:
         with contextlib.suppress(AccessDeniedError):  # locks do not need the right to list
             # Some stores answer alike for a missing bucket and a missing object.
             if await client._core.run(lambda: _has_locks(client, f"{name}/")):
-                tell(f"there are locks under {target}; see asynclock list {target}")
+                tell(f"there are locks under {target}; see asynclock list {target}", Code.NO_LOCK_HERE)
     return status
 
 
@@ -144,11 +145,14 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
         states = asyncio.run(show())
     except BackendError:
         if url.startswith("file:") and asyncio.run(_is_lock(url, options, max_clock_skew)):
-            tell(f"{url} is a lock; see asynclock status {url}")
+            tell(f"{url} is a lock; see asynclock status {url}", Code.NO_LOCK_HERE)
         raise
     if not states:
         is_lock = asyncio.run(_is_lock(url, options, max_clock_skew))
-        tell(f"{url} is a lock; see asynclock status {url}" if is_lock else f"there are no locks under {url}")
+        found = (
+            f"{url} is a lock; see asynclock status {url}" if is_lock else f"there are no locks under {url}"
+        )
+        tell(found, Code.NO_LOCK_HERE)
     return CORRUPT if "corrupt" in states else DONE
 
 
@@ -193,15 +197,15 @@ def break_by_hand(
     if seen.state not in {"absent", "free"}:
         tell(_described(seen))
         if seen.state == "corrupt" and (refusal := _refusal(target, seen, options, force=force)):
-            tell(f"{refusal}; nothing was written")
+            tell(f"{refusal}; nothing was written", Code.RECORD_CORRUPT)
             return CORRUPT
         if not seen.kept:
             tell("The old holder may act until its next renewal or deadline.")
         if seen.state == "held" and not force:
-            tell("Only --force breaks a live lock.")
+            tell("Only --force breaks a live lock.", Code.NOT_BROKEN)
             raise LockChangedError(key=f"{name}.json", expected=seen.version, status=seen)
         if not yes and not _confirmed(f"Break {target}? [y/N] "):
-            tell("nothing was written")
+            tell("nothing was written", Code.NOT_BROKEN)
             return NO
 
     async def write() -> LockStatus:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock._cli.durations import parse_duration
 from asynclock._cli.output import tell
+from asynclock._codes import Code
 from asynclock._secrets import HIDDEN, is_secret
 from asynclock.errors import ConfigError
 
@@ -113,7 +114,8 @@ def _secret(key: str, value: str) -> str:
             f"{key} was given on the command line, which every user of this machine can read (ps) and "
             f"shells "
             f"save in a file; give -o {key}=env:NAME, -o {key}=file:PATH or -o {key}=- (standard "
-            "input)"
+            "input)",
+            Code.SECRET_SHOWN,
         )
         return value
     if not found:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock._cli.fitted_table import LOCKS, fitted_table, state_style
 from asynclock._cli.lock_words import facts
+from asynclock._codes import coded
 from asynclock._secrets import clean_message
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from rich.console import Console
 
+    from asynclock._codes import Code
     from asynclock._core.status import LockStatus
 
 _WIDE: Final = 10_000
@@ -48,8 +50,14 @@ def print_list(statuses: Sequence[LockStatus]) -> None:
     terminal.print(fitted_table(LOCKS, statuses, terminal.width))
 
 
-def tell(text: str) -> None:
-    """Print a message to the standard error. The standard output is for results."""
+def tell(text: str, code: Code | None = None) -> None:
+    """Print a message to the standard error. The standard output is for results.
+
+    Args:
+        text: The message.
+        code: Its code, if it reports a problem and has none of an error at its end. None: it is news.
+    """
+    text = coded(text, code)
     print_message("".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n")))
 
 

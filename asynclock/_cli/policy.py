@@ -12,6 +12,7 @@ import click
 from asynclock._cli.arguments import url_argument
 from asynclock._cli.exit_codes import DONE
 from asynclock._cli.output import tell
+from asynclock._codes import Code
 from asynclock.backends._url import bucket_of, object_prefix, split_url
 from asynclock.errors import ConfigError
 
@@ -42,10 +43,13 @@ def policy_command(url: str, *, read_only: bool, prune: bool) -> int:
         click.echo(json.dumps(s3_policy(parts, read_only=read_only, prune=prune), indent=2))
     elif parts.scheme == "gs":
         click.echo(_text("gcs.yaml"), nl=False)
-        tell(f"for the bucket {bucket_of(parts, 'gs')}; not tested, because no emulator checks rights")
+        tell(
+            f"for the bucket {bucket_of(parts, 'gs')}; not tested, because no emulator checks rights",
+            Code.RIGHTS_NOT_TESTED,
+        )
     elif parts.scheme in _AZURE:
         click.echo(_text("azure.txt").replace("CONTAINER", parts.netloc.partition("@")[0]), nl=False)
-        tell("not tested, because the emulator checks no roles")
+        tell("not tested, because the emulator checks no roles", Code.RIGHTS_NOT_TESTED)
     elif parts.scheme == "file":
         click.echo(
             "permission to read, write and enter the folder; all who can write there can hold its locks"

@@ -18,6 +18,7 @@ from asynclock._cli.exit_codes import DONE, LOST, NOT_EXECUTABLE, NOT_FOUND, SIG
 from asynclock._cli.output import tell
 from asynclock._cli.run_words import CMD, RunCommand
 from asynclock._cli.target import connect_to, holder_with_note, refuse_hudi_table, split_target
+from asynclock._codes import Code
 from asynclock._core.handles import checked_at_least
 from asynclock.clock import SystemClock
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseTakenOverError
@@ -230,7 +231,8 @@ def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:
         validity = client.settings.validity
         tell(
             f"warning: the store did not confirm the release of {client.url}/{lease.name} within "
-            f"{client._core.exit_bound:g} s; if it was not released, it is free after {validity:g} s"
+            f"{client._core.exit_bound:g} s; if it was not released, it is free after {validity:g} s",
+            Code.RELEASE_UNCONFIRMED,
         )
     return code
 
@@ -249,10 +251,10 @@ async def _hold(  # noqa: PLR0917  all of one call
     try:
         child = watch.start(command, os.environ | _environment(lease, target))
     except FileNotFoundError as error:
-        tell(f"CMD was not run: {error}{_for_a_shell(command)}")
+        tell(f"CMD was not run: {error}{_for_a_shell(command)}", Code.CMD_NOT_STARTED)
         return NOT_FOUND
     except OSError as error:
-        tell(f"CMD was not run: {error}")
+        tell(f"CMD was not run: {error}", Code.CMD_NOT_STARTED)
         return NOT_EXECUTABLE
     lease._core.keep(at_least)  # a command that did not start leaves the lock to another machine
     signals.forward(child.signal)

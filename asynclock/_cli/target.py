@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asynclock._cli.option_words import environment_options
 from asynclock._cli.output import tell
 from asynclock._cli.proposals import no_url, proposal, refuse_unfit_file_url
+from asynclock._codes import Code
 from asynclock._core.client import default_holder
 from asynclock._core.names import SUFFIX, is_name
 from asynclock.backend import Stored
@@ -132,7 +133,10 @@ def connect_to(
     """
     scheme = split_url(url).scheme
     if scheme == "memory":
-        tell("warning: memory:// is a store of this process only: it keeps no other process out")
+        tell(
+            "warning: memory:// is a store of this process only: it keeps no other process out",
+            Code.ONE_PROCESS,
+        )
     if max_clock_skew is None and scheme in _ONE_CLOCK:
         max_clock_skew = 0.0
     times = {"validity": validity, "max_clock_skew": max_clock_skew}

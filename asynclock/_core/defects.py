@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from asynclock._codes import Code
+
 
 class Defect(StrEnum):
     """A defect that makes a store unsafe for locks."""
@@ -31,6 +33,11 @@ class Defect(StrEnum):
     def remedy(self) -> str:
         """The remedy, one sentence without a period."""
         return _REMEDIES[self]
+
+    @property
+    def code(self) -> Code:
+        """The code under which the reference explains it."""
+        return _CODES[self]
 
 
 _ANOTHER = "use another store, or a release of it that keeps conditions"
@@ -71,4 +78,24 @@ _REMEDIES = {
         "set min_write_interval=1: the store answers 429 to more than about one write a second of one object"
     ),
     Defect.WRONG_CLOCK: "put the clocks of this machine and of the store's nodes right",
+}
+_CODES = {
+    Defect.CREATES_TWICE: Code.CONDITIONS_IGNORED,
+    Defect.REPLACES_ANY: Code.CONDITIONS_IGNORED,
+    Defect.NO_CONDITIONS: Code.CONDITIONS_IGNORED,
+    Defect.CREATES_BY_REPLACING: Code.CONDITIONS_IGNORED,
+    Defect.UNSUPPORTED: Code.CONDITIONS_IGNORED,
+    Defect.INVERTED: Code.CONDITIONS_INVERTED,
+    Defect.NOT_ATOMIC: Code.NOT_ATOMIC,
+    Defect.NODES_APART: Code.NODES_APART,
+    Defect.REFUSES_SHOWN: Code.REFUSES_SHOWN,
+    Defect.VERSION_CHANGED: Code.CHANGED_ON_THE_WAY,
+    Defect.BODY_CHANGED: Code.CHANGED_ON_THE_WAY,
+    Defect.DELETE_MARKER: Code.DELETE_MARKER,
+    Defect.WRITES_REFUSED: Code.WRITES_REFUSED,
+    Defect.STALE_READS: Code.STALE_READS,
+    Defect.VERSIONS_REPEAT: Code.VERSIONS_REPEAT,
+    Defect.NO_DATES: Code.NO_DATES,
+    Defect.WRONG_CLOCK: Code.WRONG_CLOCK,
+    Defect.ONE_WRITE_A_SECOND: Code.ONE_WRITE_A_SECOND,
 }

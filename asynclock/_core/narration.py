@@ -14,6 +14,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from asynclock._codes import Code, coded
 from asynclock._core.names import SUFFIX
 from asynclock._log import log
 from asynclock._secrets import clean_message
@@ -39,9 +40,9 @@ _MOST_LOCKS: Final = 10_000
 _MOST_CAUSES: Final = 4
 _MOST_NAMED: Final = 3
 _COUNTED: Final = {
-    "waits": (logging.INFO, "waiting as well for {}"),
-    "losses": (logging.WARNING, "leases lost as well: {}; stop the work that they protect"),
-    "releases": (logging.WARNING, "releases not confirmed either: {}"),
+    "waits": (logging.INFO, Code.WAITING, "waiting as well for {}"),
+    "losses": (logging.WARNING, Code.LOSS, "leases lost as well: {}; stop the work that they protect"),
+    "releases": (logging.WARNING, Code.RELEASE_UNCONFIRMED, "releases not confirmed either: {}"),
 }
 """Sentences for locks that were only counted."""
 # Call it now: the first use reads the time zone from a file, and a loss must not wait for that.
@@ -113,7 +114,7 @@ class Narrator:
             lasted = self._acquiring.lasted(now)
             what = f"the store has failed for {span(lasted)}" if lasted >= 1 else "the store failed"
             again = "" if event.limit == 0 else f"; trying again{_limit(event)}"
-            self._say(logging.WARNING, f"{which}: {what}: {event.detail}{again}", event)
+            self._warn(Code.ACQUIRING_FAILS, f"{which}: {what}: {event.detail}{again}", event)
 
     def _hear_renewal_failed(self, event: Event, now: float) -> None:
         self._silent.forget(event.url, now)
@@ -125,7 +126,7 @@ class Narrator:
             left = event.remaining or 0.0
             clock = _clock(event.time + left, event.time)
             end = f"unless one succeeds, the lease will be lost in {span(left)}, at {clock}"
-            self._say(logging.WARNING, f"{which}: {what}: {event.detail}; {end}", event)
+            self._warn(Code.RENEWAL_FAILS, f"{which}: {what}: {event.detail}; {end}", event)
 
     def _hear_waiting(self, event: Event, now: float) -> None:
         self._answered(event, now)
@@ -147,7 +148,8 @@ class Narrator:
                 remaining=event.remaining,
                 now=event.time,
             )
-        self._say(logging.INFO, f"waiting for {event.url}, {holder}{_limit(event)}", event)
+        sentence = coded(f"waiting for {event.url}, {holder}{_limit(event)}", Code.WAITING)
+        self._say(logging.INFO, sentence, event)
 
     def _wait_for(self, url: str, now: float) -> _Wait | None:
         """Return the wait for a lock. A wait that has just ended continues: the lock may be in demand."""
@@ -230,7 +232,7 @@ class Narrator:
         if self._may_say("waits", self._clock.monotonic()):
             text = f"{url}: a task waits for a lock that it holds itself, or the task that started it"
             act = "a lock is not re-entrant: pass the lease on to the code that needs it, or release it first"
-            self._say(logging.WARNING, clean_message(f"{text}; acquired at {place}; {act}"))
+            self._warn(Code.WAITS_FOR_ITSELF, clean_message(f"{text}; acquired at {place}; {act}"))
 
     # Leaders.
 
@@ -249,7 +251,8 @@ class Narrator:
             what = "the work of the leader failed" if led else "lead() did not become the leader"
             end = "lead() has ended, so nobody leads from here until it is called again"
             text = f"{url}: {what}: {type(error).__name__}: {error}; {end}"
-            self._say(logging.WARNING if fault else logging.INFO, clean_message(text))
+            level = logging.WARNING if fault else logging.INFO
+            self._say(level, coded(clean_message(text), Code.LEADER_FAILED))
 
     # Requests without an answer.
 
@@ -301,7 +304,7 @@ class Narrator:
                     longest, first = age, lock
         if due:
             which = _which(first, self._silent.locks)
-            self._say(logging.WARNING, f"{which}: no answer from the store for {span(longest)}")
+            self._warn(Code.NO_ANSWER, f"{which}: no answer from the store for {span(longest)}")
         self._silent.forget_old(clock)
 
     def _url_of(self, key: str) -> str:
@@ -312,7 +315,7 @@ class Narrator:
     def _news(self, group: str, sentence: str, event: Event, now: float) -> None:
         """Warn about a single lock, or count it if many have the same news at once."""
         if self._may_say(group, now):
-            self._say(logging.WARNING, sentence, event)
+            self._warn(_COUNTED[group][1], sentence, event)
         else:
             self._count(group, event.url)
 
@@ -335,9 +338,12 @@ class Narrator:
         for group in list(self._counts):
             if now is None or self._budgets[group].take(now):
                 count, named = self._counts.pop(group)
-                level, what = _COUNTED[group]
+                level, code, what = _COUNTED[group]
                 rest = f" and {count - len(named):,} more" if count > len(named) else ""
-                self._say(level, what.format(f"{', '.join(named)}{rest}"))
+                self._say(level, coded(what.format(f"{', '.join(named)}{rest}"), code))
+
+    def _warn(self, code: Code, sentence: str, event: Event | None = None) -> None:
+        self._say(logging.WARNING, coded(sentence, code), event)
 
     def _say(self, level: int, sentence: str, event: Event | None = None) -> None:
         with suppress(BaseException):  # of a handler or a filter of the user

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from asynclock._codes import Code
 from asynclock.errors import AcquireTimeoutError, AsyncLockError
 
 _SHOWN: Final = 1000
@@ -20,6 +21,7 @@ class BadRowsError(AsyncLockError):
         sample: File, line, reason and record of the first bad row; as read, not escaped.
     """
 
+    code = Code.BAD_ROWS
     _fields = ("stream", "batch_id", "rows", "sample")
 
     def __init__(self, *, stream: str, batch_id: int, rows: int, sample: str) -> None:
@@ -43,6 +45,7 @@ class StreamFailedError(AsyncLockError):
         passing: Whether it is a temporary error, of which there were too many in a row.
     """
 
+    code = Code.STREAM_FAILED
     _fields = ("stream", "reason", "passing")
     stream: str
     reason: str
@@ -69,6 +72,7 @@ class UnfinishedRestoreError(AsyncLockError):
         spec: The spec's file.
     """
 
+    code = Code.UNFINISHED_RESTORE
     _fields = ("path", "savepoint", "spec")
 
     def __init__(self, *, path: str, savepoint: str, spec: str) -> None:
@@ -91,6 +95,7 @@ class TimelineAheadError(AsyncLockError):
         reason: The difference, and the remedy.
     """
 
+    code = Code.TIMELINE_AHEAD
     _fields = ("path", "seconds", "reason")
     seconds: float
 
@@ -109,6 +114,7 @@ class ChangesLostError(AsyncLockError):
         reason: Why not.
     """
 
+    code = Code.CHANGES_LOST
     _fields = ("path", "since", "reason")
 
     def __init__(self, *, path: str, since: str, reason: str) -> None:
@@ -128,6 +134,7 @@ class ClusteringPlanError(AsyncLockError):
         state: ``REQUESTED`` before the plan is carried out, ``INFLIGHT`` from then on.
     """
 
+    code = Code.CLUSTERING_PLAN
     _fields = ("path", "instant", "state")
 
     def __init__(self, *, path: str, instant: str, state: str) -> None:
@@ -157,6 +164,7 @@ class CutFilesError(AsyncLockError):
         files: Paths of the files, below the table, each with its present size and the one in its commit.
     """
 
+    code = Code.CUT_FILES
     _fields = ("path", "files")
 
     def __init__(self, *, path: str, files: tuple[str, ...]) -> None:
@@ -176,6 +184,7 @@ class StrayFilesError(AsyncLockError):
         files: Paths of the files, below the table; after an interrupted repair also its folder.
     """
 
+    code = Code.STRAY_FILES
     _fields = ("path", "files")
 
     def __init__(self, *, path: str, files: tuple[str, ...]) -> None:
@@ -195,6 +204,7 @@ class TableBusyError(AcquireTimeoutError):
         busy: The work that was still in flight.
     """
 
+    code = Code.TABLE_BUSY
     _fields = ("key", "timeout", "status", "path", "busy")
 
     def __init__(

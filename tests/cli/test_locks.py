@@ -65,7 +65,7 @@ def test_the_url_of_an_object_is_refused_with_the_locks_own(
     ran = asynclock(words[0], f"{target}.json", *words[1:])
 
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr.strip().endswith(f"the lock itself is {target}")
+    assert ran.stderr.strip().endswith(f"the lock itself is {target} [AL-002]")
     assert locks(folder) == []
 
 

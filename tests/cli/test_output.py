@@ -36,7 +36,7 @@ def test_output_to_a_full_device_ends_with_a_sentence(
 
     assert (ran.returncode, ran.stderr) == (
         1,
-        "asynclock: the output could not be written: No space left on device\n",
+        "asynclock: the output could not be written: No space left on device [AL-005]\n",
     )
 
 

@@ -53,7 +53,7 @@ def test_the_path_of_a_lock_gets_its_url_proposed(tmp_path: Path, word: str, pro
     said = refusal(tmp_path, "status", word)
 
     url = proposed.format(here=tmp_path, above=tmp_path.parent)
-    assert said.endswith(f" {url}\n")
+    assert said.endswith(f" {url} [AL-002]\n")
     assert "Traceback" not in said
 
 
@@ -65,13 +65,13 @@ def test_the_path_of_a_folder_gets_its_url_proposed(
     tmp_path: Path, command: str, word: str, proposed: str
 ) -> None:
     """As for a lock, in every command that takes the URL of a folder."""
-    assert refusal(tmp_path, command, word).endswith(f" {proposed.format(here=tmp_path)}\n")
+    assert refusal(tmp_path, command, word).endswith(f" {proposed.format(here=tmp_path)} [AL-002]\n")
 
 
 def test_a_proposed_url_is_that_of_the_folder(tmp_path: Path) -> None:
     """What is proposed for a path with a blank and a percent sign is a lock in just that folder."""
     folder = tmp_path / "my 50% locks"
-    url = refusal(tmp_path, "status", str(folder / "nightly")).split()[-1]
+    url = refusal(tmp_path, "status", str(folder / "nightly")).split()[-2]
 
     assert asynclock("run", url, "true").returncode == 0
     assert (folder / "nightly.json").exists()
@@ -106,7 +106,7 @@ def test_a_default_url_that_is_none_is_named_by_its_variable() -> None:
 
     assert ran.returncode == 2
     assert "ASYNCLOCK_URL='/var/locks'" in ran.stderr
-    assert ran.stderr.endswith(" file:///var/locks\n")
+    assert ran.stderr.endswith(" file:///var/locks [AL-002]\n")
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_an_option_that_is_not_there_is_refused_with_the_nearest(url: str, optio
 
     assert ran.returncode == 2
     assert "no such option here; there are: " in ran.stderr
-    assert ran.stderr.endswith(f"; did you mean {meant}?\n")
+    assert ran.stderr.endswith(f"; did you mean {meant}? [AL-002]\n")
     assert "hush" not in ran.stderr

@@ -49,7 +49,8 @@ def test_a_wheel_has_the_package_the_plugin_and_nothing_else(source: Path) -> No
     policies = {str(path.relative_to(ROOT)) for path in (ROOT / "asynclock/_cli/policies").iterdir()}
     shipped = {name for name in names if ".dist-info/" not in name}
 
-    assert shipped == modules | policies | {"asynclock/py.typed", JAR, PAGE, "pytest_asynclock.py"}
+    others = {"asynclock/py.typed", "asynclock/_cli/codes.md", JAR, PAGE, "pytest_asynclock.py"}
+    assert shipped == modules | policies | others
 
 
 def test_the_test_kit_is_what_users_test_with(source: Path) -> None:

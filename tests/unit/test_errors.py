@@ -128,7 +128,7 @@ def test_an_error_of_a_store_names_the_request() -> None:
     without = errors.OutcomeUnknownError(**{**CALL, "request_id": None})
 
     assert error.request_id == "4711"
-    assert str(error).endswith("(request id 4711)")
+    assert str(error).endswith("(request id 4711) [AL-022]")
     assert "request id" not in str(without)
 
 
@@ -183,4 +183,4 @@ def test_a_spec_that_is_no_toml_names_its_line_and_no_key() -> None:
     """Where no key is to blame, none is shown."""
     error = errors.SpecError(path="fleet.toml", line=3, key="", value=None, reason="not valid TOML")
 
-    assert str(error) == "fleet.toml:3: not valid TOML"
+    assert str(error) == "fleet.toml:3: not valid TOML [AL-003]"

@@ -188,7 +188,7 @@ async def test_silence_is_said_after_two_seconds(world: World, said: Said) -> No
         await asyncio.sleep(1.9)
         assert said.lines == []
         await asyncio.sleep(0.2)
-        assert said.warnings == [f"{URL}: no answer from the store for 2 s"]
+        assert said.warnings == [f"{URL}: no answer from the store for 2 s [AL-032]"]
         await (await acquiring).release()
 
     assert [line.partition(": ")[2][:24] for line in said.warnings] == [
@@ -248,7 +248,7 @@ async def test_a_client_that_is_still_opened_does_not_blame_the_store(world: Wor
         await asyncio.sleep(3.0)
         await (await acquiring).release()
 
-    assert said.warnings[0] == f"{URL}: no answer from the store for 10 s"
+    assert said.warnings[0] == f"{URL}: no answer from the store for 10 s [AL-032]"
 
 
 # Renewals and losses.
@@ -270,7 +270,7 @@ async def test_failing_renewals_say_when_the_lease_will_be_lost(world: World, sa
     assert ": renewals have failed for 5 s: " in second
     assert loss.startswith(f"{URL}: the lease was lost after 9 s: its deadline passed ")
     assert "; the last renewal failed: " in loss
-    assert loss.endswith("stop the work that it protects, and acquire the lock again before you go on")
+    assert loss.endswith(" that it protects, and acquire the lock again before you go on [AL-034]")
 
 
 @in_virtual_time
@@ -299,7 +299,7 @@ async def test_many_losses_at_once_are_all_told_but_not_each_in_a_line(world: Wo
     (counted,) = [line for line in said.warnings if "leases lost as well" in line]
     assert len(losses) == BURST
     assert counted.startswith("leases lost as well: sim://store/a/")
-    assert counted.endswith(" and 89 more; stop the work that they protect")
+    assert counted.endswith(" and 89 more; stop the work that they protect [AL-034]")
 
 
 @in_virtual_time
@@ -312,7 +312,7 @@ async def test_what_was_only_counted_is_told_at_the_end_of_the_client(world: Wor
 
     assert len(said.warnings) == BURST + 1
     assert said.warnings[-1].startswith("leases lost as well: sim://store/a/8, ")
-    assert said.warnings[-1].endswith(" and 9 more; stop the work that they protect")
+    assert said.warnings[-1].endswith(" and 9 more; stop the work that they protect [AL-034]")
 
 
 @in_virtual_time
@@ -341,7 +341,7 @@ async def test_a_release_in_the_background_is_narrated_to_its_end(world: World, 
 
     first, second, third = said.warnings
     assert first.startswith("sim://store/a: the store has not confirmed the release (it is down); it goes on")
-    assert first.endswith("the lock is free in 10 s at the latest")
+    assert first.endswith("the lock is free in 10 s at the latest [AL-035]")
     assert second.startswith("sim://store/b: the store has not confirmed")
     assert third.startswith("sim://store/b: the store never confirmed the release; if it did not arrive")
     assert said.notes == ["sim://store/a: released, 3 s later"]
@@ -361,7 +361,7 @@ async def test_a_wait_for_another_holder_is_one_line(world: World, said: Said) -
         await (await acquiring).release()
 
     assert note.startswith(f"waiting for {URL}, held by host:1:other since 2020-09-13 ")
-    assert note.endswith(" for at most 21 s unless it is renewed, waiting at most 60 s")
+    assert note.endswith(" for at most 21 s unless it is renewed, waiting at most 60 s [AL-030]")
     assert said.notes[-1].startswith(f"acquired {URL} after 2")
     assert said.warnings == []
 
@@ -379,7 +379,7 @@ async def test_a_wait_for_another_of_the_same_client_is_said_too(world: World, s
 
     note, end = said.notes
     assert note.startswith(f"waiting for {URL}, held by us since ")
-    assert note.endswith(" (0.0 s), waiting at most 30 s")
+    assert note.endswith(" (0.0 s), waiting at most 30 s [AL-030]")
     assert end == f"acquired {URL} after 3 s"
     assert "waiting" not in world.told()
 
@@ -406,7 +406,7 @@ async def test_many_waits_are_no_flood(world: World, said: Said) -> None:
 
     assert len(said.notes) == BURST + 1
     assert said.notes[-1].startswith("waiting as well for sim://store/a/8, ")
-    assert said.notes[-1].endswith(" and 89 more")
+    assert said.notes[-1].endswith(" and 89 more [AL-030]")
 
 
 # Leaders.

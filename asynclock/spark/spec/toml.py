@@ -75,7 +75,7 @@ class SpecFile:
             key=first.key,
             value=first.value,
             reason=first.reason,
-            others=tuple(map(str, others)),
+            others=tuple(str(each.args[0]) for each in others),  # without their codes
         )
 
     def _at(self, line: int, keys: Keys, value: object, reason: str) -> SpecError:
