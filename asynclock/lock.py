@@ -40,12 +40,7 @@ T = TypeVar("T")
 
 
 class Holdable(LockHandle):
-    """What can be held: a lock, a slot of a semaphore, one side of a reader-writer lock.
-
-    Attributes:
-        name: Name of it.
-        key: Key of its object under the client's URL.
-    """
+    """What can be held: a lock, a slot of a semaphore, one side of a reader-writer lock."""
 
     _tasks: WeakKeyDictionary[asyncio.Task[Any], Hold] | None = None
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
+from asynclock._core.handles import RWLockHandle, SemaphoreHandle
 from asynclock._core.portal import current_task, run_on
 from asynclock._core.semaphore import checked_slots
 from asynclock.lock import Holdable
 
 if TYPE_CHECKING:
-    from asynclock._core.readwrite import Readers
-    from asynclock._core.semaphore import SemaphoreEngine
     from asynclock.lease import Lease
 
 
-class Semaphore(Holdable):
+class Semaphore(SemaphoreHandle, Holdable):
     """At most ``slots`` leases at a time, each on a slot of its own: ``lease.slot``, from 0.
 
     Used like a ``Lock``. A slot is a lock, ``NAME/slot=0`` and so on, with a fencing token of its own that
@@ -29,18 +28,6 @@ class Semaphore(Holdable):
         name: Of the semaphore.
         key: The object with the number of slots, under the client's URL.
     """
-
-    _core: SemaphoreEngine
-
-    def __init__(self, engine: SemaphoreEngine, name: str) -> None:
-        super().__init__(engine)
-        self.name: str = name
-        self.key: str = engine.size_key
-
-    @property
-    def slots(self) -> int:
-        """How many there are: as the store said last, at first as was asked for; no I/O."""
-        return self._core.slots
 
     async def resize(self, slots: int) -> None:
         """Change the number of slots, for all clients; one conditional write.
@@ -59,11 +46,27 @@ class Semaphore(Holdable):
         engine, count = self._core, checked_slots(slots)
         await run_on(engine.home(), lambda: engine.resize(count))
 
-    def __repr__(self) -> str:
-        return f"<Semaphore {self._core.url!r}>"
+
+class _Side(Holdable):
+    """One side of a reader-writer lock."""
+
+    async def acquire(self, **options: Any) -> Lease:  # noqa: ANN401  of ``Holdable``
+        """As of ``Lock``; a task that has the other side is refused."""
+        task = current_task()
+        self._core.refuse_upgrade(task)
+        lease = await super().acquire(**options)
+        self._core.note_body(task, lease._core)
+        return lease
+
+    async def try_acquire(self) -> Lease | None:
+        """As of ``Lock``; None too if the task has the other side."""
+        lease = await super().try_acquire()
+        if lease is not None:
+            self._core.note_body(current_task(), lease._core)
+        return lease
 
 
-class RWLock:
+class RWLock(RWLockHandle[Holdable]):
     """Readers share it, and a writer has it alone. Each side is used like a ``Lock``.
 
     A writer that waits keeps new readers out, so readers do not starve it. There may be 64 readers at a time,
@@ -77,45 +80,4 @@ class RWLock:
         name: Name of the lock.
     """
 
-    def __init__(self, readers: Readers, name: str) -> None:
-        self.name: str = name
-        self._sides: Final = _Side(readers), _Side(readers.writer)
-
-    @property
-    def read(self) -> Holdable:
-        """The readers' side. Its ``status`` is that of the writer who is in, else of a free slot."""
-        return self._sides[0]
-
-    @property
-    def write(self) -> Holdable:
-        """The writer's side. Its ``status`` is that of the writer who is in, else of a reader who is."""
-        return self._sides[1]
-
-    def __repr__(self) -> str:
-        return f"<RWLock {self.name!r}>"
-
-
-class _Side(Holdable):
-    """One side of a reader-writer lock."""
-
-    async def acquire(
-        self,
-        *,
-        timeout: float | None = None,
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        ticket: str | None = None,
-    ) -> Lease:
-        """As of ``Lock``; a task that has the other side is refused."""
-        task = current_task()
-        self._core.refuse_upgrade(task)
-        lease = await super().acquire(timeout=timeout, at_least=at_least, at_most=at_most, ticket=ticket)
-        self._core.note_body(task, lease._core)
-        return lease
-
-    async def try_acquire(self) -> Lease | None:
-        """As of ``Lock``; None too if the task has the other side."""
-        lease = await super().try_acquire()
-        if lease is not None:
-            self._core.note_body(current_task(), lease._core)
-        return lease
+    _side = _Side

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
 from asynclock._core.protocol.held import Phase
 from asynclock._core.reserve import on_lost as callbacks
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
     from asynclock._core.engine import LockEngine
     from asynclock._core.protocol.held import HeldLock
+    from asynclock._core.readwrite import Readers
+    from asynclock._core.semaphore import SemaphoreEngine
     from asynclock.errors import LeaseLostError
+
+H = TypeVar("H", bound="LockHandle")
 
 
 class LeaseHandle:
@@ -133,12 +137,10 @@ class LeaseHandle:
 
 
 class LockHandle:
-    """A lock of a client.
+    """A lock of a client."""
 
-    Attributes:
-        name: Of the lock.
-        key: The lock's object under the client's URL.
-    """
+    _kind: ClassVar[str] = "Lock"
+    _of: ClassVar[str] = ""
 
     def __init__(self, engine: LockEngine) -> None:
         self.name: str = engine.name
@@ -149,7 +151,48 @@ class LockHandle:
         raise TypeError("a Lock cannot be pickled; connect again in the other process")
 
     def __repr__(self) -> str:
-        return f"<Lock {self._core.url!r}>"
+        return f"<{self._of}{self._kind} {self._core.url!r}>"
+
+
+class SemaphoreHandle(LockHandle):
+    """A semaphore of a client."""
+
+    _kind = "Semaphore"
+    _core: SemaphoreEngine
+
+    def __init__(self, engine: SemaphoreEngine, name: str) -> None:
+        super().__init__(engine)
+        self.name: str = name
+        self.key: str = engine.size_key
+
+    @property
+    def slots(self) -> int:
+        """How many there are: as the store said last, at first as was asked for; no I/O."""
+        return self._core.slots
+
+
+class RWLockHandle(Generic[H]):
+    """A reader-writer lock of a client."""
+
+    _of: ClassVar[str] = ""
+    _side: Callable[[LockEngine], H]
+
+    def __init__(self, readers: Readers, name: str) -> None:
+        self.name: str = name
+        self._sides = self._side(readers), self._side(readers.writer)
+
+    @property
+    def read(self) -> H:
+        """The readers' side. Its ``status`` is that of the writer who is in, else of a free slot."""
+        return self._sides[0]
+
+    @property
+    def write(self) -> H:
+        """The writer's side. Its ``status`` is that of the writer who is in, else of a reader who is."""
+        return self._sides[1]
+
+    def __repr__(self) -> str:
+        return f"<{self._of}RWLock {self.name!r}>"
 
 
 def checked_timeout(timeout: float | None) -> float | None:

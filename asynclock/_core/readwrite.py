@@ -6,13 +6,13 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from asynclock._core.engine import LockEngine
 from asynclock._core.names import by_name
 from asynclock._core.portal import cut_off_at
-from asynclock._core.slots import LEAST_ROUND, Part, Slots, all_of, refuse_ticket, ticket_error
+from asynclock._core.slots import LEAST_ROUND, Inner, Part, Slots, all_of, refuse_ticket
 from asynclock.errors import BackendError, RecordCorruptError
 
 if TYPE_CHECKING:
+    from asynclock._core.engine import LockEngine
     from asynclock._core.protocol.held import HeldLock
     from asynclock._core.status import LockStatus
     from asynclock._core.ticket import Ticket
@@ -53,11 +53,6 @@ class Readers(Slots):
         """As of ``LockEngine``, for both sides."""
         return super().remembers(now) or self.writer.remembers(now)
 
-    def refuse_nested(self, who: object) -> None:
-        """As of ``LockEngine``, on both sides."""
-        super().refuse_nested(who)
-        self.refuse_upgrade(who)
-
     def refuse_upgrade(self, who: object) -> None:
         """Refuse the writer, who would wait for itself."""
         if self.writer.in_body(who):
@@ -82,7 +77,7 @@ class Readers(Slots):
 
     async def _no_writer(self) -> bool:
         # Judged by rule 8, and never written over: that writer has stopped believing.
-        status = self.writer.last_seen() if self.writer.busy else await self.writer.look()
+        status = self.writer.last_seen() if self.writer.busy else (await self.writer.look())[0]
         self.note_in_the_way(status)
         if status is not None and status.state == "corrupt":
             raise corrupt_error(status, self.writer.key)
@@ -91,17 +86,14 @@ class Readers(Slots):
 
     async def status(self) -> LockStatus:
         """Return that of the writer who is in, else of a slot that is free, or will be first."""
-        status = await self.writer.look()
+        status, _ = await self.writer.look()
         return status if status.state in {"held", "corrupt"} else await super().status()
 
-    async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
-        """As of ``Lock.break_lock``, for either side."""
-        if status.name == self.writer.name:
-            return await self.writer.break_lock(status, force=force)
-        return await super().break_lock(status, force=force)
+    def _named(self, name: str) -> LockEngine:
+        return self.writer if name == self.writer.name else super()._named(name)
 
 
-class Writer(LockEngine):
+class Writer(Inner):
     """The writer's side of a name: one lock, and a look at all slots of the readers.
 
     Args:
@@ -113,20 +105,6 @@ class Writer(LockEngine):
         self._readers = readers
         self._reader: LockStatus | None = None
 
-    async def transfer(self, held: HeldLock, within: float | None) -> Ticket:
-        """Refuse it: who redeems a ticket would pass by the look at the other side."""
-        del held, within
-        raise ticket_error("transfer", self.name)
-
-    @property
-    def busy(self) -> bool:
-        """Whether this client holds it, or is releasing it; no I/O."""
-        return self._held is not None
-
-    async def look(self) -> LockStatus:
-        """Read the lock once, without the readers."""
-        return (await self._read())[0]
-
     def last_seen(self) -> LockStatus | None:
         """As of ``LockEngine``, or the reader that was waited for."""
         return self._reader or super().last_seen()
@@ -134,11 +112,6 @@ class Writer(LockEngine):
     def wake(self) -> None:
         """Look at the readers now."""
         self._fairness.wake()
-
-    def refuse_nested(self, who: object) -> None:
-        """As of ``LockEngine``, on both sides."""
-        super().refuse_nested(who)
-        self.refuse_upgrade(who)
 
     def refuse_upgrade(self, who: object) -> None:
         """Refuse a reader, who would wait for itself."""
@@ -221,7 +194,7 @@ class Writer(LockEngine):
 
     async def status(self) -> LockStatus:
         """As of ``LockEngine``; if no writer is in, that of a reader, if one is."""
-        status = await self.look()
+        status, _ = await self.look()
         if status.state in {"held", "corrupt"}:
             return status
         self._reader = None

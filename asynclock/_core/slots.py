@@ -28,8 +28,26 @@ LEAST_ROUND: Final = 1.0
 _FREEST: Final = ("absent", "free", "expired", "held", "corrupt")
 
 
-class Part(LockEngine):
-    """One slot: an ordinary lock that only its group acquires.
+class Inner(LockEngine):
+    """A lock that only its group acquires."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether this client holds it, or is releasing it; no I/O."""
+        return self._held is not None
+
+    async def look(self) -> tuple[LockStatus, LockRecord | None]:
+        """Read it once, and nothing else of its group."""
+        return await self._read()
+
+    async def transfer(self, held: HeldLock, within: float | None) -> Ticket:
+        """Refuse it: who redeems a ticket would pass by the look at the other side."""
+        del held, within
+        raise ticket_error("transfer", self.name)
+
+
+class Part(Inner):
+    """One slot.
 
     Attributes:
         slot: Its number.
@@ -41,25 +59,8 @@ class Part(LockEngine):
         self._fairness = group.fairness
         self.slot: int = slot
 
-    @property
-    def busy(self) -> bool:
-        """Whether this client holds it, or is releasing it; no I/O."""
-        return self._held is not None
-
-    async def look(self) -> tuple[LockStatus, LockRecord | None]:
-        """Read it once."""
-        return await self._read()
-
-    async def acquire(
-        self,
-        *,
-        timeout: float | None = None,
-        once: bool = True,
-        at_most: float | None = None,
-        ticket: Ticket | None = None,
-    ) -> HeldLock | None:
+    async def acquire(self, *, at_most: float | None = None, **_: Any) -> HeldLock | None:  # noqa: ANN401
         """Try once; None if others hold it, or if the group does not admit it now that it is confirmed."""
-        del timeout, once, ticket
         held = await super().acquire(timeout=None, once=True, at_most=at_most)
         if held is None:
             self._group.note_in_the_way(self.last_seen())
@@ -75,11 +76,6 @@ class Part(LockEngine):
             return held
         await self.finish(held)
         return None
-
-    async def transfer(self, held: HeldLock, within: float | None) -> Ticket:
-        """Refuse it: who redeems a ticket would pass by the look at the other side."""
-        del held, within
-        raise ticket_error("transfer", self.name)
 
     def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
         """Report nothing: the call goes on with another slot, or its group reports how it ended."""
@@ -136,7 +132,7 @@ class Slots(LockEngine):
         """Return the lock that is held."""
         return self._named(held.key.removesuffix(SUFFIX))
 
-    def _named(self, name: str) -> Part:
+    def _named(self, name: str) -> LockEngine:
         slot = name.removeprefix(f"{self.base}/{self.prefix}")
         if not slot.isdecimal():
             raise ConfigError(setting="status", value=name, reason=f"is of no slot of {self.base!r}")

@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from asynclock._core.acquirers import acquirer
@@ -14,6 +14,8 @@ from asynclock._core.client import open_core
 from asynclock._core.handles import (
     LeaseHandle,
     LockHandle,
+    RWLockHandle,
+    SemaphoreHandle,
     checked_at_least,
     checked_timeout,
     checked_within,
@@ -38,8 +40,6 @@ if TYPE_CHECKING:
     from asynclock._core.client import Core
     from asynclock._core.engine import LockEngine
     from asynclock._core.protocol.held import HeldLock
-    from asynclock._core.readwrite import Readers
-    from asynclock._core.semaphore import SemaphoreEngine
     from asynclock._core.status import LockStatus
     from asynclock.backend import Backend
     from asynclock.clock import Clock
@@ -210,12 +210,9 @@ class LockClient:
 
 
 class Holdable(LockHandle):
-    """What can be held; see ``asynclock.lock.Holdable``. Waiting threads form a fair queue.
+    """What can be held; see ``asynclock.lock.Holdable``. Waiting threads form a fair queue."""
 
-    Attributes:
-        name: Name of it.
-        key: Key of its object under the client's URL.
-    """
+    _of = "sync."
 
     def __init__(self, engine: LockEngine) -> None:
         super().__init__(engine)
@@ -307,9 +304,6 @@ class Holdable(LockHandle):
             lambda: run_on(engine.home(), lambda: engine.break_lock(status, force=force)),
         )
 
-    def __repr__(self) -> str:
-        return f"<sync.{super().__repr__()[1:]}"
-
 
 class Lock(Holdable):
     """A lock of a client; see ``asynclock.Lock``. Waiting threads form a fair queue.
@@ -364,7 +358,7 @@ class Lock(Holdable):
         return self._core.step_down()
 
 
-class Semaphore(Holdable):
+class Semaphore(SemaphoreHandle, Holdable):
     """At most ``slots`` leases at a time; see ``asynclock.Semaphore``.
 
     Attributes:
@@ -372,67 +366,31 @@ class Semaphore(Holdable):
         key: The object with the number of slots, under the client's URL.
     """
 
-    _core: SemaphoreEngine
-
-    def __init__(self, engine: SemaphoreEngine, name: str) -> None:
-        super().__init__(engine)
-        self.name: str = name
-        self.key: str = engine.size_key
-
-    @property
-    def slots(self) -> int:
-        """How many there are; see ``asynclock.Semaphore.slots``."""
-        return self._core.slots
-
     def resize(self, slots: int) -> None:
         """Change the number of slots, for all clients; see ``asynclock.Semaphore.resize``."""
         engine, count = self._core, checked_slots(slots)
         block("Semaphore.resize", lambda: run_on(engine.home(), lambda: engine.resize(count)))
 
-    def __repr__(self) -> str:
-        return f"<sync.Semaphore {self._core.url!r}>"
+
+class _Side(Holdable):
+    def acquire(self, **options: Any) -> Lease:  # noqa: ANN401  of ``Holdable``
+        """As of ``Lock``; a thread that has the other side is refused."""
+        self._core.refuse_upgrade(threading.current_thread())
+        return super().acquire(**options)
+
+    def _note(self, thread: threading.Thread, held: HeldLock) -> None:
+        self._core.note_body(thread, held)
 
 
-class RWLock:
+class RWLock(RWLockHandle[Holdable]):
     """Readers share it, and a writer has it alone; see ``asynclock.RWLock``.
 
     Attributes:
         name: Name of the lock.
     """
 
-    def __init__(self, readers: Readers, name: str) -> None:
-        self.name: str = name
-        self._sides: Final = _Side(readers), _Side(readers.writer)
-
-    @property
-    def read(self) -> Holdable:
-        """The readers' side; see ``asynclock.RWLock.read``."""
-        return self._sides[0]
-
-    @property
-    def write(self) -> Holdable:
-        """The writer's side; see ``asynclock.RWLock.write``."""
-        return self._sides[1]
-
-    def __repr__(self) -> str:
-        return f"<sync.RWLock {self.name!r}>"
-
-
-class _Side(Holdable):
-    def acquire(
-        self,
-        *,
-        timeout: float | None = None,
-        at_least: float = 0.0,
-        at_most: float | None = None,
-        ticket: str | None = None,
-    ) -> Lease:
-        """As of ``Lock``; a thread that has the other side is refused."""
-        self._core.refuse_upgrade(threading.current_thread())
-        return super().acquire(timeout=timeout, at_least=at_least, at_most=at_most, ticket=ticket)
-
-    def _note(self, thread: threading.Thread, held: HeldLock) -> None:
-        self._core.note_body(thread, held)
+    _of = "sync."
+    _side = _Side
 
 
 class Lease(LeaseHandle):
