@@ -6,6 +6,7 @@ SEEDS ?=
 KILLS ?=
 CUTS ?=
 FILES ?=
+HISTORIES ?=
 COMMITS ?=
 MINUTES ?=
 SEED ?=
@@ -32,7 +33,7 @@ AGAIN := $(MAKE)
 ALONE := tests/places tests/soak
 
 # Programs of the laboratory; those of the pipeline need the jar.
-OF_LOCK := foreign guided linearizable model proof-numbers soak-cut soak-kill
+OF_LOCK := foreign guided linearizable model proof-numbers soak-cut soak-kill traces
 OF_PIPELINE := changes fuzz-data mechanisms mutants mutants-data restarts soak
 
 .PHONY: help demo test test-all lint docs bench jar dist clean lock simulate attack $(OF_LOCK) $(OF_PIPELINE)
@@ -71,6 +72,7 @@ option = $(if $($(1)),--$(2) $($(1)))
 attack simulate: OPTIONS = $(call option,SEEDS,seeds)
 restarts soak-kill: OPTIONS = $(call option,KILLS,kills)
 soak-cut: OPTIONS = $(call option,CUTS,cuts)
+traces: OPTIONS = $(call option,HISTORIES,histories)
 fuzz-data: OPTIONS = $(call option,FILES,files)
 changes: OPTIONS = $(call option,COMMITS,commits)
 linearizable: OPTIONS = $(call option,MINUTES,minutes)

