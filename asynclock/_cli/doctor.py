@@ -54,7 +54,7 @@ def doctor_command(url: str, options: dict[str, Any], *, also: str | None, as_js
     return DONE if report.safe else NO
 
 
-def _code(found: Finding) -> Code | None:
+def _code(found: Finding) -> str | None:
     """Return the code of a finding that is not safe; None if it is."""
     if found.safe:
         return None

@@ -35,7 +35,7 @@ class Defect(StrEnum):
         return _REMEDIES[self]
 
     @property
-    def code(self) -> Code:
+    def code(self) -> str:
         """The code under which the reference explains it."""
         return _CODES[self]
 
