@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version as version_of
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pygments.lexers.shell import BashLexer
@@ -10,11 +12,14 @@ from pygments.lexers.shell import BashLexer
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
 project = "asynclock"
 author = "the authors of asynclock"
 project_copyright = "the authors of asynclock, Apache-2.0"
 release = version = version_of("asynclock")
 extensions = [
+    "markdown_twins",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
@@ -33,6 +38,8 @@ napoleon_use_ivar = True  # without it each attribute would be described twice
 napoleon_custom_sections = ["Source"]
 python_use_unqualified_type_names = True
 
+text_sectionchars = "=-~^+*"  # the first two are Markdown's
+
 nitpicky = True
 nitpick_ignore_regex = [
     # Python, py4j and the SDKs: their inventories are not fetched, so that a build needs no network.
@@ -47,6 +54,7 @@ nitpick_ignore_regex = [
 suppress_warnings = ["ref.python"]
 
 html_theme = "furo"
+pygments_dark_style = "monokai"  # the default underlines modules as if they were links
 html_title = "asynclock"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

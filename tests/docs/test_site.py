@@ -1,4 +1,4 @@
-"""The site builds without a warning, and its reference has every public name, key of a spec and command."""
+"""The site builds without a warning or a dead link; its reference has every public name, key and command."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 import pytest
+from selenium.webdriver.common.by import By
 from sphinx.util.inventory import InventoryFile
 
 from asynclock._cli.app import command
@@ -27,6 +28,7 @@ from asynclock.spark.spec.document import json_schema
 from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.model import TableSpec
 from asynclock.spark.spec.spark import SparkSpec
+from tests.laboratory.browser import browser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,3 +183,78 @@ def test_the_page_of_the_benchmarks_names_each() -> None:
     files = {path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*.py")}
 
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == files
+
+
+MADE_BY_SPHINX: Final = {"genindex", "py-modindex", "search"}
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, str]:
+    """Return the HTML of each page, by its path below the site."""
+    return {
+        path.relative_to(site).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+        for path in site.rglob("*.html")
+        if not path.relative_to(site).parts[0].startswith("_")
+    }
+
+
+def test_no_link_of_the_site_is_dead(site: Path, pages: dict[str, str]) -> None:
+    """Each page, file and section that a page leads to is there."""
+    names = {
+        (site / f"{page}.html").resolve(): set(re.findall(r'\bid="([^"]+)"', html))
+        for page, html in pages.items()
+    }
+    dead = []
+    for page, html in pages.items():
+        here = (site / f"{page}.html").resolve()
+        for path, section in re.findall(r'\b(?:href|src)="([^"#:?]*)(?:\?[^"#]*)?(?:#([^"]*))?"', html):
+            target = (here.parent / path).resolve() if path else here
+            if not target.exists() or (section and target in names and section not in names[target]):
+                dead.append(f"{page}: {path}#{section}")
+
+    assert len(names) > 50
+    assert dead == []
+
+
+def test_every_page_has_a_twin_in_markdown(site: Path, pages: dict[str, str]) -> None:
+    """Which the page names in its head, and ``llms.txt`` in its list, with a first sentence."""
+    ours = pages.keys() - MADE_BY_SPHINX
+    listed = re.findall(r"^- \[[^]]+\]\(([^)]+)\.md\): \S", (site / "llms.txt").read_text(), re.MULTILINE)
+
+    assert sorted(listed) == sorted(ours)
+    for page in ours:
+        twin = (site / f"{page}.md").read_text(encoding="utf-8")
+        assert f'type="text/markdown" href="{page.rpartition("/")[2]}.md"' in pages[page]
+        assert len(twin) > 100
+        assert "{eval-rst}" not in twin
+        assert "{toctree}" not in twin
+
+
+def test_every_table_can_scroll(pages: dict[str, str]) -> None:
+    """It is in a box of its own, whose style makes it scroll where it is wider than the page."""
+    for page, html in pages.items():
+        tables = re.findall(r'(<div class="table-wrapper[^"]*">\s*)?<table class="docutils', html)
+        assert all(tables), page
+
+
+def test_no_page_is_wider_than_a_phone(site: Path) -> None:
+    """Those with the widest tables and the longest lines, on a phone's width and on 1280 pixels."""
+    with browser() as chrome:
+        for width in (390, 1280):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+            chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            for page in ("comparison", "howto/night", "reference/codes", "concepts/splice"):
+                chrome.get((site / f"{page}.html").as_uri())
+                content = chrome.find_element(By.CSS_SELECTOR, "article")
+                wide = chrome.execute_script(  # type: ignore[no-untyped-call]
+                    "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                )
+                cut = chrome.execute_script(  # type: ignore[no-untyped-call]
+                    "return [...arguments[0].querySelectorAll('table, pre')].filter(each => {"
+                    "  const box = each.matches('pre') ? each : each.parentElement;"
+                    "  const scrolls = getComputedStyle(box).overflowX === 'auto';"
+                    "  return each.scrollWidth > box.clientWidth + 1 && !scrolls;"
+                    "}).length",
+                    content,
+                )
+                assert (wide, cut) == (0, 0), f"{page} at {width}"
