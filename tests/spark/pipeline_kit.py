@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -85,7 +86,7 @@ class Pipeline:
         self.spark = spark
         self.files = 0
         for stream in ("a", "b"):
-            (folder / "in" / stream).mkdir(parents=True)
+            (folder / "in" / stream).mkdir(parents=True, exist_ok=True)
 
     def spec(self, changes: Mapping[str, str] | None = None, *, name: str = "spec.toml") -> Spec:
         """The spec above, with pieces of its text replaced."""
@@ -165,6 +166,28 @@ class Pipeline:
     def everything(self) -> set[str]:
         """Every file of the folder."""
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()}
+
+
+class Kept:
+    """A pipeline that several tests begin with: made once, and put back in its place before each of them.
+
+    A table that is copied to another place would be one that has moved.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._folder = pipeline.folder
+        self._copy = self._folder.with_name(f"{self._folder.name}-kept")
+        self._files = pipeline.files
+        self._spark = pipeline.spark
+        shutil.copytree(self._folder, self._copy)
+
+    def as_it_was(self) -> Pipeline:
+        """The pipeline with the files that it had when it was kept."""
+        shutil.rmtree(self._folder)
+        shutil.copytree(self._copy, self._folder)
+        pipeline = Pipeline(self._folder, self._spark)
+        pipeline.files = self._files
+        return pipeline
 
 
 def asynclock(*words: str) -> subprocess.CompletedProcess[str]:

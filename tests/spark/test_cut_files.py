@@ -11,23 +11,27 @@ from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import CutFilesError
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Compaction
-from tests.spark.pipeline_kit import Pipeline
+from tests.spark.pipeline_kit import Kept, Pipeline
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Kept:
     """A table of two batches."""
-    made = Pipeline(tmp_path, spark)
+    made = Pipeline(tmp_path_factory.mktemp("kept") / "cut", spark)
     made.deliver("a", {"k": "N1", "at": 1, "x": 1}, {"k": "N2", "at": 1, "x": 2})
     made.deliver("a", {"k": "N1", "at": 2, "x": 3})
     made.deliver("b", {"k": "N1", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
     made.run(made.spec())
-    return made
+    return Kept(made)
+
+
+@pytest.fixture
+def pipeline(kept: Kept) -> Pipeline:
+    """The pipeline of that table."""
+    return kept.as_it_was()
 
 
 @pytest.mark.parametrize("left", [0.0, 0.5, 0.99])

@@ -17,7 +17,7 @@ from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, asynclock, command_here, wait_for, waiting
+from tests.spark.pipeline_kit import Background, Kept, Pipeline, asynclock, command_here, wait_for, waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +32,25 @@ LATER = "2024-05-01T13:00:00Z"
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+def empty(tmp_path: Path, spark: SparkSession) -> Pipeline:
     """An empty pipeline."""
     return Pipeline(tmp_path, spark)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Kept:
+    """A table of two rows."""
+    made = Pipeline(tmp_path_factory.mktemp("kept") / "deletes", spark)
+    made.deliver("a", {"k": "N1", "at": 5, "x": 1}, {"k": "N2", "at": 5, "x": 2})
+    made.deliver("b", {"k": "N1", "seen": NOON, "y": 0.5}, {"k": "N2", "seen": NOON, "y": 1.5})
+    made.run(made.spec())
+    return Kept(made)
+
+
+@pytest.fixture
+def pipeline(kept: Kept) -> Pipeline:
+    """The pipeline of that table."""
+    return kept.as_it_was()
 
 
 def delete(pipeline: Pipeline, spec: Spec, *keys: str, **options: Any) -> Any:  # noqa: ANN401  as delete has them
@@ -58,12 +74,8 @@ def is_valid(pipeline: Pipeline, spec: Spec) -> bool:
 
 @pytest.fixture
 def spec(pipeline: Pipeline) -> Spec:
-    """A table of two rows."""
-    pipeline.deliver("a", {"k": "N1", "at": 5, "x": 1}, {"k": "N2", "at": 5, "x": 2})
-    pipeline.deliver("b", {"k": "N1", "seen": NOON, "y": 0.5}, {"k": "N2", "seen": NOON, "y": 1.5})
-    spec = pipeline.spec()
-    pipeline.run(spec)
-    return spec
+    """The spec of that table."""
+    return pipeline.spec()
 
 
 def test_a_deleted_row_is_gone_until_a_later_commit(pipeline: Pipeline, spec: Spec) -> None:
@@ -182,32 +194,32 @@ def test_the_merge_orders_a_delete_and_a_batch_at_once(
 
 @pytest.mark.parametrize("options", [{}, {"stream": "a"}, {"stream": "a", "up_to": 9}])
 def test_after_compaction_and_cleaning_the_values_are_in_no_file(
-    pipeline: Pipeline, options: dict[str, Any]
+    empty: Pipeline, options: dict[str, Any]
 ) -> None:
     """What was deleted is in no file of the table, as plain bytes or packed."""
     secret, kept = "erase-me-7f3a9c", "keep-me-51b0d2"
-    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1, "note": secret}, {"k": "N2", "at": 1, "note": kept})
-    spec = pipeline.spec()
-    pipeline.run(spec, streams=["a"])
-    assert holders(pipeline, secret)
+    empty.deliver("a", {"k": "N1", "at": 1, "x": 1, "note": secret}, {"k": "N2", "at": 1, "note": kept})
+    spec = empty.spec()
+    empty.run(spec, streams=["a"])
+    assert holders(empty, secret)
 
-    delete(pipeline, spec, "N1", **options)
+    delete(empty, spec, "N1", **options)
     for at in range(2, 6):
-        pipeline.deliver("a", {"k": "N2", "at": at, "note": kept})
-        pipeline.run(spec, streams=["a"])
-        Compaction(Table(spec, pipeline.spark)).step()
-        Cleaning(Table(spec, pipeline.spark)).step()
+        empty.deliver("a", {"k": "N2", "at": at, "note": kept})
+        empty.run(spec, streams=["a"])
+        Compaction(Table(spec, empty.spark)).step()
+        Cleaning(Table(spec, empty.spark)).step()
 
-    assert holders(pipeline, kept)
-    assert holders(pipeline, secret) == []
-    assert is_valid(pipeline, spec)
+    assert holders(empty, kept)
+    assert holders(empty, secret) == []
+    assert is_valid(empty, spec)
 
 
-def holders(pipeline: Pipeline, text: str) -> list[str]:
+def holders(empty: Pipeline, text: str) -> list[str]:
     """The files of the table, and of what is kept beside it, that have a text."""
     return [
-        str(path.relative_to(pipeline.folder))
-        for folder in (pipeline.folder / "table", pipeline.folder / ".asynclock")
+        str(path.relative_to(empty.folder))
+        for folder in (empty.folder / "table", empty.folder / ".asynclock")
         for path in folder.rglob("*")
         if path.is_file() and (text.encode() in path.read_bytes() or text in unpacked(path))
     ]
@@ -251,12 +263,12 @@ def test_keys_need_the_key_columns(pipeline: Pipeline, spec: Spec) -> None:
             Splice(spec, pipeline.spark).delete(frame)
 
 
-def test_there_is_nothing_to_delete_before_the_first_commit(pipeline: Pipeline) -> None:
+def test_there_is_nothing_to_delete_before_the_first_commit(empty: Pipeline) -> None:
     """A delete makes no table."""
     with pytest.raises(ConfigError, match="nothing is committed to the table yet"):
-        delete(pipeline, pipeline.spec(), "N1")
+        delete(empty, empty.spec(), "N1")
 
-    assert not (pipeline.folder / "table").exists()
+    assert not (empty.folder / "table").exists()
 
 
 def test_the_command_deletes_the_keys_of_a_file(pipeline: Pipeline, spec: Spec) -> None:

@@ -30,7 +30,7 @@ from asynclock.spark.services.savepoints import restore, savepoint
 from asynclock.spark.services.zone import to_utc
 from asynclock.spark.writer.splice import Splice
 from tests.docs.night import is_said
-from tests.spark.pipeline_kit import Pipeline
+from tests.spark.pipeline_kit import Kept, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,13 +43,19 @@ HOUR = 3600.0
 ZONES = ("Asia/Tokyo", "America/New_York")
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Kept:
     """A pipeline whose table has one commit of stream a."""
-    made = Pipeline(tmp_path, spark)
+    made = Pipeline(tmp_path_factory.mktemp("kept") / "order", spark)
     made.deliver("a", {"k": "N1", "at": 1, "x": 1})
     made.run(made.spec(), streams=["a"])
-    return made
+    return Kept(made)
+
+
+@pytest.fixture
+def pipeline(kept: Kept) -> Pipeline:
+    """That pipeline."""
+    return kept.as_it_was()
 
 
 def instants(pipeline: Pipeline) -> list[str]:

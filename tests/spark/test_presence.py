@@ -17,7 +17,7 @@ from asynclock.spark.reader.table_history import timeline
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.services.zone import to_utc
-from tests.spark.pipeline_kit import Pipeline
+from tests.spark.pipeline_kit import Kept, Pipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,13 +39,24 @@ LOOKS: dict[str, Look] = {
 OTHER = {'"table"': '"other"', '"locks"': '"other-locks"'}
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Kept:
     """A pipeline whose table has one commit of stream a."""
-    made = Pipeline(tmp_path, spark)
+    return Kept(written(tmp_path_factory.mktemp("presence") / "pipeline", spark))
+
+
+def written(folder: Path, spark: SparkSession) -> Pipeline:
+    """A pipeline whose table has one commit of stream a."""
+    made = Pipeline(folder, spark)
     made.deliver("a", {"k": "N1", "at": 1, "x": 1})
     made.run(made.spec(), streams=["a"])
     return made
+
+
+@pytest.fixture
+def pipeline(kept: Kept) -> Pipeline:
+    """The same pipeline for each test."""
+    return kept.as_it_was()
 
 
 def properties_of(pipeline: Pipeline) -> Path:
@@ -131,17 +142,22 @@ def test_another_path_under_the_same_checkpoints_is_refused(pipeline: Pipeline, 
     assert not (pipeline.folder / "other").exists()
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_another_table_in_its_place_is_refused(pipeline: Pipeline, look: str) -> None:
-    """It has commits of asynclock, and of the same streams."""
-    spec = pipeline.spec()
+@pytest.fixture(scope="module")
+def replaced(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pipeline:
+    """A pipeline with another table in the place of its own, which no look changes."""
+    pipeline = written(tmp_path_factory.mktemp("replaced"), spark)
     other = pipeline.spec(OTHER | {"checkpoints/a": "checkpoints/new"}, name="other.toml")
     pipeline.run(other, streams=["a"])
     shutil.rmtree(pipeline.folder / "table")
     (pipeline.folder / "other").rename(pipeline.folder / "table")
+    return pipeline
 
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_another_table_in_its_place_is_refused(replaced: Pipeline, look: str) -> None:
+    """It has commits of asynclock, and of the same streams."""
     with pytest.raises(SpecError):
-        LOOKS[look](spec, pipeline.spark)
+        LOOKS[look](replaced.spec(), replaced.spark)
 
 
 def test_a_table_of_somebody_else_in_its_place_is_refused(pipeline: Pipeline) -> None:

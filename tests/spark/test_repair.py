@@ -18,11 +18,9 @@ from asynclock.spark.services.repair import _Repair
 from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.writer.splice import Splice, stream_lock
 from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import Pipeline, two_streams
+from tests.spark.pipeline_kit import Kept, Pipeline, two_streams
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from asynclock.spark.spec.model import Spec
@@ -30,18 +28,24 @@ if TYPE_CHECKING:
 A_SCHEMA = "k string, at bigint, x int, note string"
 
 
-@pytest.fixture
-def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Kept:
     """A table of two streams with a few rows."""
-    return two_streams(tmp_path / "ab", spark)
+    made = two_streams(tmp_path_factory.mktemp("kept") / "ab", spark)
+    made.run(made.spec())
+    return Kept(made)
+
+
+@pytest.fixture
+def pipeline(kept: Kept) -> Pipeline:
+    """That table."""
+    return kept.as_it_was()
 
 
 @pytest.fixture
 def spec(pipeline: Pipeline) -> Spec:
     """The spec of that table."""
-    loaded = pipeline.spec()
-    pipeline.run(loaded)
-    return loaded
+    return pipeline.spec()
 
 
 def write_plainly(pipeline: Pipeline, spec: Spec, *values: str) -> None:

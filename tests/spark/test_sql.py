@@ -22,7 +22,7 @@ from asynclock.spark.runs.run import run_services
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.splice import Splice
 from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import Pipeline, two_streams
+from tests.spark.pipeline_kit import Kept, Pipeline, two_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,19 +39,26 @@ MERGE = "MERGE INTO fleet_stored t USING (SELECT 'N0' AS k) s ON t.k = s.k"
 NO_MATCH = f"{MERGE} AND t.a__x < 0 WHEN NOT MATCHED THEN"
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Kept:
+    """A table of two streams, which has its first events."""
+    made = two_streams(tmp_path_factory.mktemp("kept") / "ab", spark)
+    made.run(made.spec(TWO_BUCKETS))
+    return Kept(made)
+
+
 @pytest.fixture
-def pipeline(tmp_path: Path, spark: SparkSession) -> Iterator[Pipeline]:
-    """A table of two streams that is in the catalog as ``fleet`` and ``fleet_stored``."""
-    yield two_streams(tmp_path / "ab", spark)
+def pipeline(kept: Kept, spark: SparkSession) -> Iterator[Pipeline]:
+    """That table, which is in the catalog as ``fleet`` and ``fleet_stored``."""
+    yield kept.as_it_was()
     spark.sql("DROP VIEW IF EXISTS fleet")
     spark.sql("DROP TABLE IF EXISTS fleet_stored")
 
 
 @pytest.fixture
 def spec(pipeline: Pipeline) -> Spec:
-    """The spec of that table, which has its first events."""
+    """The spec of that table."""
     loaded = pipeline.spec(TWO_BUCKETS)
-    pipeline.run(loaded)
     register(loaded, pipeline.spark, name="fleet")
     return loaded
 

@@ -11,7 +11,7 @@ from asynclock.spark.check.validation import ValidationReport, validate
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Pipeline, command_here, misread, two_streams
+from tests.spark.pipeline_kit import Kept, Pipeline, command_here, misread, two_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,19 +25,26 @@ A_SCHEMA = "k string, at bigint, x int, note string"
 NASTY = "a b/ü:1,2%|+"
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Kept:
+    """A table of two streams, which has its first events."""
+    made = two_streams(tmp_path_factory.mktemp("kept") / "ab", spark)
+    made.run(made.spec({"buckets = 1": "buckets = 2"}))
+    return Kept(made)
+
+
 @pytest.fixture
-def pipeline(tmp_path: Path, spark: SparkSession) -> Iterator[Pipeline]:
-    """A table of two streams that is in the catalog as ``fleet_stored``."""
-    yield two_streams(tmp_path / "ab", spark)
+def pipeline(kept: Kept, spark: SparkSession) -> Iterator[Pipeline]:
+    """That table, which is in the catalog as ``fleet_stored``."""
+    yield kept.as_it_was()
     spark.sql("DROP VIEW IF EXISTS fleet")
     spark.sql("DROP TABLE IF EXISTS fleet_stored")
 
 
 @pytest.fixture
 def spec(pipeline: Pipeline) -> Spec:
-    """The spec of that table, which has its first events."""
+    """The spec of that table."""
     loaded = pipeline.spec({"buckets = 1": "buckets = 2"})
-    pipeline.run(loaded)
     register(loaded, pipeline.spark, name="fleet")
     return loaded
 
