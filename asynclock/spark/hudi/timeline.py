@@ -6,6 +6,7 @@ can be read here.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -51,8 +52,10 @@ class Timeline:
         meta = self.meta()
         if meta is None:
             return {}
-        properties = meta.getTableConfig().getProps()
-        return {name: properties.getProperty(name) for name in properties.stringPropertyNames()}
+        # As one text: a call into the JVM for each property would take a tenth of a second.
+        mapper = classes(self.spark).com.fasterxml.jackson.databind.ObjectMapper()
+        properties: dict[str, str] = json.loads(mapper.writeValueAsString(meta.getTableConfig().getProps()))
+        return properties
 
     def is_utc(self) -> bool:
         """Return whether the timeline is in UTC, as in new tables, and not in local times of its drivers."""
