@@ -21,9 +21,9 @@ from asynclock import (
     LeaseSettings,
     LeaseTakenOverError,
     LockClient,
-    _reserve,
     sync,
 )
+from asynclock._core.reserve import Reserve
 from asynclock.testing._clocks import ManualClock
 from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, until_lost
 from tests.unit.programs import run
@@ -254,7 +254,7 @@ async def test_on_lost_runs_where_no_thread_can_be_started(
 ) -> None:
     """One is in reserve; if there never was one, the callback runs in the thread that finds the loss."""
     called: list[str] = []
-    reserve = _reserve.Reserve("reserve")
+    reserve = Reserve("reserve")
     monkeypatch.setattr("asynclock._core.handles.callbacks", reserve)
     async with asynclock.connect("memory://") as client:
         lease = await client.lock("orders").acquire()
