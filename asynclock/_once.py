@@ -66,7 +66,7 @@ class Periods:
         while True:
             done = await self._done()
             now = self._objects.now()
-            bounds = (now.wall, now.wall) if self._objects.dateless else self._objects.time.bounds(now)
+            bounds = (now.wall, now.wall) if self._objects.issuer.dateless else self._objects.time.bounds(now)
             if bounds is None:
                 # An acquisition may publish by an older Date, but that is too old to tell the period.
                 if (looks := looks - 1) == 0:

@@ -266,7 +266,7 @@ class Core:
         """Release every lock within the exit bound; ``closing``: to those that nobody uses it is no loss."""
         now = asyncio.get_running_loop().time()
         self._engines.stand_back(now + 2 * self.exit_bound)
-        self._objects.hurry()
+        self._in_flight.hurry()
         going_on = True
         while going_on:
             for held in self._renewals.held:  # again: a write that was in flight may acquire another

@@ -344,7 +344,7 @@ class LockEngine:
             reason = "the lock of a Hudi table takes no ticket; release it"
             raise ConfigError(setting="transfer", value=self.name, reason=reason)
         held.check()
-        offer, timing = self._objects.fresh_owner(), self._objects.timing
+        offer, timing = self._objects.issuer.fresh_owner(), self._objects.timing
         held.claim.offer = offer
         held.keep(max(timing.validity if within is None else within, held.left_to_keep()))
         held.let_go()
@@ -577,9 +577,9 @@ class LockEngine:
             await self._refuse_no_lock(status.version)
         if record is None:
             # As if a Hudi writer had dropped the fields: the next token starts from store time.
-            broken = LockRecord(expired=True, valid_until_ms=0, owner=self._objects.fresh_owner())
+            broken = LockRecord(expired=True, valid_until_ms=0, owner=self._objects.issuer.fresh_owner())
         else:
-            broken = record.released(nonce=self._objects.fresh_nonce())
+            broken = record.released(nonce=self._objects.issuer.fresh_nonce())
         attempt = Attempt(broken, status.version, self._objects.now())
         refusals = Refusals()
         while True:

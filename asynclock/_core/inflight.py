@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from weakref import WeakSet
 
 from asynclock._core.portal import cancel_once, current_task, uninterrupted
 
@@ -48,6 +49,7 @@ class InFlight:
         self._acquisitions: dict[asyncio.Task[Any], bool] = {}  # whether a write of each may stand
         self._unfreed: dict[Unfreed, None] = {}
         self._progress = asyncio.Event()
+        self._pauses: WeakSet[asyncio.Future[None]] = WeakSet()
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a background task on the running loop."""
@@ -146,6 +148,19 @@ class InFlight:
                 await self._progress.wait()
         await asyncio.sleep(0)  # who waited for that work goes on first
         return True
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait before something is tried again; True if ``hurry`` has cut that short."""
+        hurried = asyncio.get_running_loop().create_future()
+        self._pauses.add(hurried)
+        await asyncio.wait([hurried], timeout=seconds)
+        return hurried.done()
+
+    def hurry(self) -> None:
+        """End all pauses before retries, because the client or its process is about to end."""
+        for each in list(self._pauses):
+            if not each.done():
+                each.set_result(None)
 
     def close(self, error: ConfigError) -> None:
         """Cancel all acquisitions and let no other begin."""

@@ -16,15 +16,15 @@ _NOT_TRIED_OUT: Final = (
 _NO_ETAG: Final = "The versions of a history's store are no ETags, and nothing changes them on the way."
 WHY: Final[dict[tuple[str, str], str]] = {
     (
-        "objects.py",
+        "issuer.py",
         "if (token := next_token_without_dates(predecessor, now.wall)) is not None:",
     ): "No Java writer is put beside a store that never sends a Date.",
-    ("acquire.py", "if self._objects.unverified:"): _NOT_TRIED_OUT,
-    ("objects.py", "if self.unverified:"): _NOT_TRIED_OUT,
-    ("objects.py", "if self._verification is None or self._verification.done():"): _NOT_TRIED_OUT,
-    ("objects.py", "if trial.done() and not trial.cancelled():"): _NOT_TRIED_OUT,
-    ("objects.py", "if self._verification_failure is not None:"): _NOT_TRIED_OUT,
-    ("objects.py", "if place is not None:"): _NOT_TRIED_OUT,
+    ("acquire.py", "if self._objects.verifier.needed:"): _NOT_TRIED_OUT,
+    ("objects.py", "if self.verifier.needed:"): _NOT_TRIED_OUT,
+    ("verifier.py", "if self._trial is None or self._trial.done():"): _NOT_TRIED_OUT,
+    ("verifier.py", "if trial.done() and not trial.cancelled():"): _NOT_TRIED_OUT,
+    ("verifier.py", "if self._failure is not None:"): _NOT_TRIED_OUT,
+    ("verifier.py", "if place is not None:"): _NOT_TRIED_OUT,
     ("refusals.py", 'if base.startswith("W/"):'): _NO_ETAG,
     ("refusals.py", "if back != base or re.fullmatch(_COMPRESSED, base):"): _NO_ETAG,
     (
@@ -52,7 +52,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "A lease is released twice only if its client is closed while its token settles.",
     (
         "claim.py",
-        "if kept_until > objects.clock.boot() and not objects.knows_time():",
+        "if kept_until > objects.clock.boot() and not objects.issuer.knows_time():",
     ): "The leases that a history keeps are renewed more often than a Date is too old to be carried.",
     (
         "renewal.py",

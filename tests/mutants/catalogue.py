@@ -23,14 +23,15 @@ LEFT: Final = Invariant.NOTHING_LEFT
 # Writing, and what a read-back says of it.
 _OBJECTS: Final = "asynclock._core.protocol.objects:LockObjects"
 CLOSE_OBJECTS: Final = f"{_OBJECTS}.close"
-FRESH_NONCE: Final = f"{_OBJECTS}.fresh_nonce"
-PROMISE_NOW: Final = f"{_OBJECTS}.promise"
 READ: Final = f"{_OBJECTS}.read"
-RENEWED: Final = f"{_OBJECTS}.renewed"
 REQUEST: Final = f"{_OBJECTS}.request"
-OBJECTS: Final = f"{_OBJECTS}.__init__"
-UNTIL_SETTLED: Final = f"{_OBJECTS}.until_settled"
 WRITE: Final = f"{_OBJECTS}.write"
+_ISSUER: Final = "asynclock._core.protocol.issuer:Issuer"
+ISSUER: Final = f"{_ISSUER}.__init__"
+FRESH_NONCE: Final = f"{_ISSUER}.fresh_nonce"
+PROMISE_NOW: Final = f"{_ISSUER}.promise"
+RENEWED: Final = f"{_ISSUER}.renewed"
+UNTIL_SETTLED: Final = f"{_ISSUER}.until_settled"
 _CLAIM: Final = "asynclock._core.protocol.claim:Claim"
 RECOGNISE: Final = f"{_CLAIM}.recognise"
 FREE: Final = f"{_CLAIM}.free"
@@ -489,8 +490,8 @@ MUTANTS: Final = (
     Mutant(
         "publish validUntil from the earliest store time",
         PROMISE_NOW,
-        "self.time.latest($now)",
-        "(self.time.bounds($now) or (self.time.latest($now),))[0]",
+        "self._time.latest($now)",
+        "(self._time.bounds($now) or (self._time.latest($now),))[0]",
         HEAD,
         "hudi-ahead",
     ),
@@ -513,7 +514,7 @@ MUTANTS: Final = (
     Mutant(
         "publish by the local wall clock",
         PROMISE_NOW,
-        "self.time.latest($now)",
+        "self._time.latest($now)",
         "$now.wall",
         HEAD,
         "hudi-clocks",
@@ -594,7 +595,7 @@ MUTANTS: Final = (
     Mutant(
         "keep a token from the future when released",
         FREE_ONCE,
-        "$objects.until_settled($token) <= 0",
+        "$objects.issuer.until_settled($token) <= 0",
         "True",
         TOKEN,
         "hudi-turns",
@@ -691,9 +692,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "take a store for dateless until its first Date",
-        OBJECTS,
-        "self.dateless: bool = not $backend.sends_dates",
-        "type(self).dateless = property(lambda objects: objects.time._carried is None)",
+        ISSUER,
+        "self.dateless: bool = $dateless",
+        "type(self).dateless = property(lambda issuer: issuer._time._carried is None)",
         Invariant.NOT_AHEAD,
         "undated",
     ),

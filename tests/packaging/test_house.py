@@ -28,7 +28,6 @@ LARGER: Final = {
     "FaultyBackend": 16,
     "FileEvents": 17,
     "LockEngine": 15,
-    "LockObjects": 19,
     "Narrator": 17,
     "SimulatedStore": 14,
     "TapProxy": 16,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock._core.protocol.objects import LockObjects
+from asynclock._core.protocol.issuer import Issuer
 from asynclock.errors import ConfigError
 from asynclock.lock import Hold
 from tests.laboratory.checker import Invariant, Violation
@@ -96,12 +96,12 @@ def test_a_lease_too_short_behind_a_java_writer_is_refused_and_the_history_goes_
 def test_a_refusal_without_a_java_writer_before_is_seen() -> None:
     """A lease is refused as too short only where its client has seen a record without a token."""
 
-    def refuse(objects: LockObjects, *_: object) -> None:
-        raise ConfigError(setting="validity", value=objects.timing.validity, reason="too short")
+    def refuse(issuer: Issuer, *_: object) -> None:
+        raise ConfigError(setting="validity", value=issuer._timing.validity, reason="too short")
 
     seed, plan = too_short_behind_hudi()
     with quiet(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LockObjects, "next_token", refuse)
+        patch.setattr(Issuer, "next_token", refuse)
         history = Simulation("hudi-short", seed, replace(plan, hudi_peers=0)).run()
 
     assert {each.invariant for each in history.violations} >= {Invariant.NO_ERROR}

@@ -68,8 +68,8 @@ async def test_every_attempt_has_a_nonce_of_its_own(world: World) -> None:
 
 def test_an_owner_is_a_random_uuid(world: World) -> None:
     """As Hudi's are: version 4, in the form of RFC 9562."""
-    store = world.client()._core._objects
-    owners = {store.fresh_owner() for _ in range(100)}
+    issuer = world.client()._core._objects.issuer
+    owners = {issuer.fresh_owner() for _ in range(100)}
 
     assert len(owners) == 100
     for owner in owners:

@@ -214,7 +214,7 @@ def test_validity_must_cover_skew_and_resolution_of_the_backend() -> None:
 
 def test_the_default_holder_names_host_process_and_program(tmp_path: Path) -> None:
     """Without ``holder`` a reader of the bucket sees which program holds the lock."""
-    holder = asynclock.connect(f"file://{tmp_path}")._core._objects.holder
+    holder = asynclock.connect(f"file://{tmp_path}")._core._objects.issuer.holder
 
     assert holder.startswith(f"{socket.gethostname()}:{os.getpid()}:")
 

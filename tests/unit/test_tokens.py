@@ -219,16 +219,16 @@ def test_a_token_is_settled_once_the_earliest_time_has_reached_it() -> None:
     now = store.now()
     store.time.observe(now.wall, sent=now, arrived=now)
 
-    assert store.until_settled(now.wall + 1.0) == 0.0
-    assert store.until_settled(now.wall - 9.0) == 0.0
-    assert store.until_settled(now.wall + 1.5) == pytest.approx(0.5)
+    assert store.issuer.until_settled(now.wall + 1.0) == 0.0
+    assert store.issuer.until_settled(now.wall - 9.0) == 0.0
+    assert store.issuer.until_settled(now.wall + 1.5) == pytest.approx(0.5)
 
 
 def test_the_wait_for_a_token_is_bounded() -> None:
     """Twice S + R is the most, whatever is known of the store's time (rule 11)."""
     store = some_store(1.0)
 
-    assert store.until_settled(store.now().wall) == 2 * store.timing.slack
+    assert store.issuer.until_settled(store.now().wall) == 2 * store.timing.slack
 
 
 @in_virtual_time

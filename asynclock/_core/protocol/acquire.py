@@ -84,7 +84,7 @@ class Acquisition:
         self._given = given
         self._asked_at = asked_at
         self._loop = asyncio.get_running_loop()
-        self._owner = objects.fresh_owner()
+        self._owner = objects.issuer.fresh_owner()
         self._predecessor: str | None = None
         self._kind: Kind = "acquired"
         self._reason = ""
@@ -168,10 +168,10 @@ class Acquisition:
         verdict = self._judge(seen)
         if not verdict.free:
             return self._until_next_look(verdict.wait), None
-        if self._objects.unverified:
+        if self._objects.verifier.needed:
             left = math.inf if self._once else max(self._until - self._loop.time(), _LEAST_REQUEST)
-            await self._objects.verify(self._key, within=left)
-        await self._objects.pace(self._key)
+            await self._objects.verifier.verify(self._key, within=left)
+        await self._objects.pacing.wait(self._key)
         attempt = self._attempt_on(seen) if self._may_write() else None
         if attempt is None:
             return _READ_AGAIN, None
@@ -233,7 +233,11 @@ class Acquisition:
         if write is None or write.version is None:
             return None
         now = self._objects.now()
-        return Seen(write.record, write.version, None, None, now) if self._objects.knows_time(now) else None
+        return (
+            Seen(write.record, write.version, None, None, now)
+            if self._objects.issuer.knows_time(now)
+            else None
+        )
 
     async def _read_and_adopt(self) -> Seen:
         """Read the object, and become the holder if its nonce is that of one of our writes (rule 2)."""
@@ -329,9 +333,9 @@ class Acquisition:
     def _attempt_on(self, seen: Seen) -> Attempt | None:
         """Return a write that replaces the seen record with ours; None if there is no usable Date."""
         now = self._objects.now()
-        token = self._objects.next_token(self._key, seen.record, now)
+        token = self._objects.issuer.next_token(self._key, seen.record, now)
         lease = self._timing.promised(self._at_most)
-        valid_until = self._objects.promise(now, lease=lease)
+        valid_until = self._objects.issuer.promise(now, lease=lease)
         if token is None or valid_until is None:
             detail = (
                 "no answer had a Date that this machine's clock, or three others, agree with; "
@@ -351,9 +355,9 @@ class Acquisition:
             expired=False,
             valid_until_ms=valid_until,
             owner=self._owner,
-            nonce=self._objects.fresh_nonce(),
+            nonce=self._objects.issuer.fresh_nonce(),
             epoch=token.epoch,
-            holder=self._objects.holder,
+            holder=self._objects.issuer.holder,
         ).lasting(lease)
         settled_at = token.settled_at
         if (mine := self._claim.recognise(seen)) is not None and self._claim.settles_at(mine) is not None:
@@ -399,7 +403,7 @@ class Acquisition:
     def _begin_anew(self) -> None:
         """Continue as a new owner after a lost lock, which may still be cleaning up."""
         self._held = None
-        self._owner = self._objects.fresh_owner()
+        self._owner = self._objects.issuer.fresh_owner()
 
     async def _give_up(self) -> None:
         """Free everything that this acquisition wrote (rules 3 and 16), within the exit bound (rule 24)."""

@@ -183,7 +183,7 @@ class Claim:
                     continue
             if loop.time() >= until or objects.closed is not None:
                 return None
-            hurried = await objects.pause(objects.jittered(pause))
+            hurried = await objects.in_flight.pause(objects.jittered(pause))
             pause = first if hurried else min(pause * 2, objects.timing.renew_interval)
         return None
 
@@ -205,11 +205,11 @@ class Claim:
         Raises BackendError or ConfigError if nothing was written.
         """
         objects = objects or self._objects
-        await objects.pace(self._key)
+        await objects.pacing.wait(self._key)
         unsettled = [at for each in self._by_nonce.values() if (at := self.settles_at(each)) is not None]
         # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
-        keep_token = objects.until_settled(max(unsettled, default=None)) <= 0
-        nonce = objects.fresh_nonce() if keep_token else None
+        keep_token = objects.issuer.until_settled(max(unsettled, default=None)) <= 0
+        nonce = objects.issuer.fresh_nonce() if keep_token else None
         self._freeing.append(nonce)
         attempt = await self._attempt_to_free(objects, head, nonce, kept_until)
         try:
@@ -226,13 +226,13 @@ class Claim:
         self, objects: LockObjects, head: Attempt, nonce: str | None, kept_until: float
     ) -> Attempt:
         """Return the write that frees ``head``'s record, or keeps it until then."""
-        if kept_until > objects.clock.boot() and not objects.knows_time():
+        if kept_until > objects.clock.boot() and not objects.issuer.knows_time():
             await objects.read(self._key)  # readers do not trust a promise from an old Date (rule 8)
         now, base = objects.now(), head.base if head.version is None else head.version
         left = kept_until - now.boot
         if nonce is None or left <= 0:
             return Attempt(head.record.released(nonce=nonce), base, now)
-        valid_until = objects.promise(now, lease=left) or head.record.valid_until_ms
+        valid_until = objects.issuer.promise(now, lease=left) or head.record.valid_until_ms
         kept = head.record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left, owner=self.offer)
         return Attempt(kept, base, now)
 

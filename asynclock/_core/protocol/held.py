@@ -265,8 +265,8 @@ class HeldLock:
         return error
 
     async def _renew_once(self) -> BackendError | None:
-        await self._objects.pace(self.key)
-        if self._cap is not None and not self._objects.knows_time():
+        await self._objects.pacing.wait(self.key)
+        if self._cap is not None and not self._objects.issuer.knows_time():
             with suppress(BackendError, RecordCorruptError, ConfigError):  # the write will tell
                 await self._objects.read(self.key)  # as for a record that is kept (rule 21)
         if (left := self.remaining()) <= 0:
@@ -278,7 +278,7 @@ class HeldLock:
                 # Belief first: the write may land and its answer be lost, or a clock be set back.
                 self._cap = self._cap.at(now)
                 ends_in = self._cap.seconds
-            record = self._objects.renewed(base.record, now, ends_in)
+            record = self._objects.issuer.renewed(base.record, now, ends_in)
             attempt = Attempt(record, base.version, now, base.settled_at)
             outcome = await self.claim.write(attempt, timeout=left)
             if isinstance(outcome, Attempt):
@@ -338,7 +338,7 @@ class HeldLock:
 
     def until_settled(self) -> float:
         """Return seconds until store time has reached the token (rule 11), else 0.0."""
-        wait = self._objects.until_settled(self.claim.settles_at(self.head))
+        wait = self._objects.issuer.until_settled(self.claim.settles_at(self.head))
         if wait <= 0:
             self.claim.note_settled(self.head)  # for good, also if no Date is carried any more
         return wait
@@ -374,7 +374,7 @@ class HeldLock:
             if self.renewal is None:
                 if hand_over is not None and hand_over(self):
                     freeing = self.end
-                elif at_once and not (self._objects.paced or self.left_to_keep() > 0):
+                elif at_once and not (self._objects.pacing.limits or self.left_to_keep() > 0):
                     # Nearly always enough, and then it needs no task of its own.
                     with suppress(BackendError, ConfigError):
                         tried = await self.claim.free_once(self.head, timeout=bound)
