@@ -37,7 +37,7 @@ class Lease(LeaseHandle):
             BackendError: The store did not answer; the lease lasts until its deadline.
         """
         self.check()
-        error = await run_on(self._core.loop, self._core.renew)
+        error = await run_on(self._core.loop, self._core.renewer.renew)
         self.check()
         if error is not None:
             raise error
@@ -84,8 +84,8 @@ class Lease(LeaseHandle):
         return ticket.encode()
 
     async def __aenter__(self) -> Self:
-        self._core.note_body()
-        self._core.body_loop = asyncio.get_running_loop()
+        self._core.body.enter()
+        self._core.body.loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(

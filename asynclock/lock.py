@@ -90,8 +90,8 @@ class Holdable(LockHandle):
         )
         assert held is not None  # noqa: S101  only one try gives None
         if keep > 0:
-            held.keep(keep)
-        held.acquired = acquirer()
+            held.release.keep(keep)
+        held.body.acquired = acquirer()
         return Lease(held, engine.of(held))
 
     async def try_acquire(self) -> Lease | None:
@@ -107,7 +107,7 @@ class Holdable(LockHandle):
         )
         if held is None:
             return None
-        held.acquired = acquirer()
+        held.body.acquired = acquirer()
         return Lease(held, engine.of(held))
 
     def hold(
@@ -308,8 +308,8 @@ class Hold(AbstractAsyncContextManager[Lease]):
         self._task, self._cancelling = ref(task), task.cancelling()
         held, loop, cancel = lease._core, asyncio.get_running_loop(), WeakMethod(self._cancel)
         self._lock._core.note_body(task, held)
-        held.note_body()
-        held.body_loop = loop
+        held.body.enter()
+        held.body.loop = loop
 
         def lost(_: LeaseLostError) -> None:
             # Weak: if the body's coroutine is dropped, its lease is collected and released.
@@ -344,7 +344,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
     ) -> bool:
         self._over = True
         if self._cancelled:
-            self._lease._core.note_left()
+            self._lease._core.release.note_left()
         left = await self._take_back(error) if self._cancelled else error
         await self._lease.__aexit__(kind, left, trace)
         return left is not error

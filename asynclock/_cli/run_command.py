@@ -227,7 +227,7 @@ def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:
         if code != LOST:
             tell(f"{lease.lost}; CMD had already ended with {code}")
         return LOST
-    if not lease._core.confirmed:
+    if not lease._core.ending.confirmed:
         validity = client.settings.validity
         tell(
             f"warning: the store did not confirm the release of {client.url}/{lease.name} within "
@@ -256,7 +256,7 @@ async def _hold(  # noqa: PLR0917  all of one call
     except OSError as error:
         tell(f"CMD was not run: {error}", Code.CMD_NOT_STARTED)
         return NOT_EXECUTABLE
-    lease._core.keep(at_least)  # a command that did not start leaves the lock to another machine
+    lease._core.release.keep(at_least)  # a command that did not start leaves the lock to another machine
     signals.forward(child.signal)
     try:
         return await watch.until_end(child)

@@ -62,7 +62,7 @@ def acquirer() -> tuple[Acquirer, str]:
 
 def acquired_above(held: HeldLock) -> str | None:
     """Return where the caller, or a task that started it, has acquired ``held``; None if neither has."""
-    here, (acquirer, place) = _CURRENT.get(), held.acquired
+    here, (acquirer, place) = _CURRENT.get(), held.body.acquired
     while here is not None:
         if here is acquirer:
             return place

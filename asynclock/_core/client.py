@@ -19,7 +19,7 @@ from asynclock._core.names import SUFFIX, is_name
 from asynclock._core.narration import Narrator
 from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import Host, prepare, run_on, running_loop, runs, uninterrupted
-from asynclock._core.protocol.held import CLOSED
+from asynclock._core.protocol.body import CLOSED
 from asynclock._core.protocol.objects import LockObjects
 from asynclock._core.protocol.renewal import Renewals
 from asynclock._core.protocol.timing import Timing
@@ -209,7 +209,7 @@ class Core:
     async def _close_elsewhere(self) -> None:
         with uninterrupted():
             async with self._closing_elsewhere:
-                if self._reopen is None and any(held.remaining() > 0 for held in self._renewals.held):
+                if self._reopen is None and any(held.belief.remaining() > 0 for held in self._renewals.held):
                     raise self._unreleased_error("closed, and its backend cannot be opened on another")
                 self._in_flight.closed = self._in_flight.closed or ConfigError(
                     setting="client", value=self.url, reason="it was closed; connect again"
@@ -270,7 +270,7 @@ class Core:
         going_on = True
         while going_on:
             for held in self._renewals.held:  # again: a write that was in flight may acquire another
-                held.let_go(None if closing and not held.in_use else loss)
+                held.release.let_go(None if closing and not held.body.in_use else loss)
             going_on = await self._in_flight.progress(now + self.exit_bound)
 
     async def report(self) -> None:
@@ -286,14 +286,16 @@ class Core:
             closing: It is a loss to those who use a lock.
         """
         locks = self._renewals.held
-        unfreed = [each for each in self._in_flight.unfreed if each not in locks]
+        renewed = {held.release for held in locks}
+        unfreed = [each for each in self._in_flight.unfreed if each not in renewed]
         if self._reopen is None or not (locks or unfreed):
             return
         backend = self._reopen()
         try:
             objects = self._objects.through(backend)
             releases = [
-                held.free_through(objects, CLOSED if closing and held.in_use else None) for held in locks
+                held.release.free_through(objects, CLOSED if closing and held.body.in_use else None)
+                for held in locks
             ]
             releases += [each.free_through(objects) for each in unfreed]
             await asyncio.gather(*releases, return_exceptions=True)
@@ -319,14 +321,14 @@ class Core:
         """End all leases, and report their losses from this thread: nobody runs the loop any more."""
         self._unusable, self._abandoned = reason, True
         for held in self._renewals.held:
-            held.stop_believing(reason)
-            held.report_loss()
+            held.belief.stop(reason)
+            held.ending.report_loss()
 
     def abandon(self, reason: str) -> None:
         """Hold nothing any more and leave the sockets alone: this is a forked child."""
         self._unusable, self._abandoned = reason, True
         for held in self._renewals.held:
-            held.abandon(reason)
+            held.belief.abandon(reason)
 
     async def request(self, operation: str, key: str, call: Coroutine[Any, Any, T]) -> T:
         """Await one call of the backend within the request timeout; for the client's loop.

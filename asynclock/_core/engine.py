@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
@@ -223,7 +224,7 @@ class LockEngine:
         """Whether the task or thread ``who`` runs a body under a lease of this lock."""
         outer = self._entered.get(who)
         held = None if outer is None else outer()
-        return held is not None and held.remaining() > 0
+        return held is not None and held.belief.remaining() > 0
 
     def note_body(self, who: object, held: HeldLock) -> None:
         """Note that the task or thread ``who`` runs a body under ``held``."""
@@ -275,7 +276,7 @@ class LockEngine:
                     if held is None:
                         self._queue.leave()
                 if held is not None:
-                    held.on_end(self._note_end)
+                    held.ending.then(partial(self._note_end, held))
                     self._tell_of(held)
                 elif once:
                     self._note_failure(asked_at, acquisition.failure)
@@ -302,7 +303,7 @@ class LockEngine:
         """Tell the watchers, if there are any, of a lock that this client holds from now on."""
         if not self._observation.watchers:
             return
-        shown = Seen(held.head.record, held.head.version, None, None, self._objects.now())
+        shown = Seen(held.tenure.head.record, held.tenure.head.version, None, None, self._objects.now())
         self._observation.tell(shown, Verdict(free=False, wait=math.inf))
 
     async def _redeem(self, ticket: Ticket, timeout: float | None, at_most: float | None) -> HeldLock:
@@ -334,7 +335,7 @@ class LockEngine:
                 reason = f"it is of that lock, not of {own}; nothing was written"
                 raise ConfigError(setting="ticket", value=ticket.lock, reason=reason) from error
             raise
-        held.on_end(self._renewals.discard)
+        held.ending.then(partial(self._renewals.discard, held))
         self._tell_of(held)
         return held
 
@@ -343,19 +344,19 @@ class LockEngine:
         if self.hooks is not None or not self.fencing:
             reason = "the lock of a Hudi table takes no ticket; release it"
             raise ConfigError(setting="transfer", value=self.name, reason=reason)
-        held.check()
+        held.belief.check()
         offer, timing = self._objects.issuer.fresh_owner(), self._objects.timing
         held.claim.offer = offer
-        held.keep(max(timing.validity if within is None else within, held.left_to_keep()))
-        held.let_go()
+        held.release.keep(max(timing.validity if within is None else within, held.release.left_to_keep()))
+        held.release.let_go()
         try:
-            await asyncio.wait([held.end], timeout=timing.request_timeout + timing.exit_bound)
+            await asyncio.wait([held.ending.future], timeout=timing.request_timeout + timing.exit_bound)
         except asyncio.CancelledError:
             self._in_flight.spawn(self.withdraw(held))
             raise
-        if held.lost is not None:
-            held.check()
-        if held.freed is None or held.freed.record.expired:
+        if held.belief.lost is not None:
+            held.belief.check()
+        if held.release.freed is None or held.release.freed.record.expired:
             self._in_flight.spawn(self.withdraw(held))
             detail = f"{held.claim.error or 'no answer'}: there is no ticket, and the lock is being freed"
             raise OutcomeUnknownError(backend="store", operation="transfer", key=self.key, detail=detail)
@@ -363,8 +364,8 @@ class LockEngine:
 
     async def withdraw(self, held: HeldLock) -> None:
         """Free a lock that was offered by a ticket that nobody has."""
-        await asyncio.wait([held.end])
-        if (offered := held.freed) is not None and not offered.record.expired:
+        await asyncio.wait([held.ending.future])
+        if (offered := held.release.freed) is not None and not offered.record.expired:
             offer = Attempt(offered.record, None, self._objects.now(), version=offered.version)
             await held.claim.free(offer)
 
@@ -386,7 +387,7 @@ class LockEngine:
         """Wait for this call's turn; returns the lock that is handed over with it, or None."""
         itself: asyncio.TimerHandle | None = None
         if (held := self._held) is not None:
-            self._say_waiting(held.head.record, timeout)
+            self._say_waiting(held.tenure.head.record, timeout)
             narrator = self._objects.events.narrator
             if narrator is not None and (place := acquired_above(held)) is not None:
                 later = asyncio.get_running_loop().call_later
@@ -398,7 +399,7 @@ class LockEngine:
         except asyncio.CancelledError:
             if (stranded := self._queue.take_stranded()) is not None:
                 self._held = stranded  # until it has ended, as after any release
-                self._in_flight.spawn(stranded.free())
+                self._in_flight.spawn(stranded.release.free())
             raise
         finally:
             if itself is not None:
@@ -419,14 +420,14 @@ class LockEngine:
         status = self.last_seen()
         contended = isinstance(error, PreconditionFailedError) and not self._refusals.count
         reason = None if error is None or contended else by_name(str(error), self.key)
-        if reason is None and self._held is not None and (pending := self._held.pending) is not None:
+        if reason is None and self._held is not None and (pending := self._held.release.pending) is not None:
             reason = f"its last release is not confirmed: {pending}"
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     def last_seen(self) -> LockStatus | None:
         """Return what stood in the way at the last look; None: it was never read."""
         if self._held is not None:
-            head = self._held.head
+            head = self._held.tenure.head
             return own_status(self.name, self.url, head.record, head.version)
         if self._observation.last is None:
             return None
@@ -443,8 +444,8 @@ class LockEngine:
             LeaseLostError: It was lost before its end.
         """
         await self.finish(held)
-        if held.lost is not None:
-            held.check()
+        if held.belief.lost is not None:
+            held.belief.check()
 
     def finish_later(self, held: HeldLock) -> None:
         """Finish a lease in the background; from any thread, and from finalizers."""
@@ -460,11 +461,11 @@ class LockEngine:
         return await self._finish(held)
 
     async def _finish(self, held: HeldLock) -> bool:
-        if not held.stop_believing():
-            held.note_left()
+        if not held.belief.stop():
+            held.release.note_left()
             return False
         try:
-            await held.free(hand_over=self._hand_over)
+            await held.release.free(hand_over=partial(self._hand_over, held))
         except asyncio.CancelledError:
             if self._in_flight.closed is None:
                 raise  # else the end of the client cut it off: not the caller's error
@@ -473,12 +474,12 @@ class LockEngine:
     def _hand_over(self, held: HeldLock) -> bool:
         now = asyncio.get_running_loop().time()
         wanted = held is self._held and self._queue.waiting
-        if not (wanted and held.may_hand_over() and self._fairness.may_hand_over(now)):
+        if not (wanted and held.release.may_hand_over() and self._fairness.may_hand_over(now)):
             return False
         self._held = None
         self._renewals.discard(held)
         self._fairness.handed_over(now)
-        held.hand_over()
+        held.release.hand_over()
         self._queue.pass_on(held)
         return True
 
@@ -488,7 +489,8 @@ class LockEngine:
             return
         self._held = None
         self._renewals.discard(held)
-        self._observation.freed = held.freed if held.freed and held.freed.record.expired else None
+        freed = held.release.freed
+        self._observation.freed = freed if freed and freed.record.expired else None
         self._fairness.ended(held.loop.time(), jittered=self._objects.jittered)
         self._queue.leave()
 
@@ -531,7 +533,7 @@ class LockEngine:
         if (term := self._term) is None:
             return False
         held, end = term
-        held.ceded = True
+        held.body.ceded = True
         self._fairness.cede()
         with suppress(RuntimeError):  # the loop of the work is closed: its lease is on its way to be released
             end()

@@ -85,7 +85,7 @@ class Fenced:
     async def _in_turn(self, change: Callable[[bytes | None], bytes], lease: LeaseHandle) -> FencedValue:
         # One update at a time under one lease, through any client: then an object with our token and
         # our body is the result of this update.
-        async with lease._core.updating:
+        async with lease._core.body.updating:
             return await self._update(change, lease)
 
     async def _update(self, change: Callable[[bytes | None], bytes], lease: LeaseHandle) -> FencedValue:

@@ -6,7 +6,7 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
-from asynclock._core.protocol.held import Phase
+from asynclock._core.protocol.belief import Phase
 from asynclock._core.reserve import on_lost as callbacks
 from asynclock.errors import ConfigError
 from asynclock.events import logger
@@ -41,8 +41,8 @@ class LeaseHandle:
     def __init__(self, held: HeldLock, engine: LockEngine, *, of: LeaseHandle | None = None) -> None:
         self._of = of
         self.name: str = engine.name
-        self.key: str = held.key
-        self.owner: str = held.owner
+        self.key: str = held.tenure.key
+        self.owner: str = held.tenure.owner
         self._core = held
         self._engine = engine
 
@@ -59,18 +59,18 @@ class LeaseHandle:
                 "to 2 * max_clock_skew + 2 s after a Hudi writer"
             )
             raise ConfigError(setting="fencing", value=False, reason=reason)
-        return self._core.fencing_token
+        return self._core.tenure.fencing_token
 
     @property
     def held(self) -> bool:
         """Whether we still believe to hold the lock; local, no I/O."""
-        return self._core.remaining() > 0
+        return self._core.belief.remaining() > 0
 
     @property
     def lost(self) -> LeaseLostError | None:
         """Why the lease was lost, or None."""
-        self._core.remaining()  # the first look after the deadline makes the loss final
-        return self._core.lost
+        self._core.belief.remaining()  # the first look after the deadline makes the loss final
+        return self._core.belief.lost
 
     @property
     def slot(self) -> int | None:
@@ -80,11 +80,11 @@ class LeaseHandle:
     @property
     def valid_until_ms(self) -> int:
         """The ``validUntil`` written last, in epoch ms; no I/O."""
-        return self._core.head.record.valid_until_ms
+        return self._core.tenure.head.record.valid_until_ms
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
-        return self._core.remaining()
+        return self._core.belief.remaining()
 
     def check(self) -> None:
         """Return if the lock is believed to be held; local, no I/O.
@@ -92,7 +92,7 @@ class LeaseHandle:
         Raises:
             LeaseLostError: It was lost, or released.
         """
-        self._core.check()
+        self._core.belief.check()
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Call ``callback(loss)`` once when the lease is lost, at once if it has been.
@@ -118,12 +118,12 @@ class LeaseHandle:
             LeaseLostError: It was lost.
         """
         if self.lost is not None:
-            self._core.note_left()
+            self._core.release.note_left()
             self.check()
-        return self._core.phase is not Phase.HELD
+        return self._core.belief.phase is not Phase.HELD
 
     def __del__(self) -> None:
-        if self._of is None and self._core.phase is Phase.HELD:
+        if self._of is None and self._core.belief.phase is Phase.HELD:
             self._engine.finish_later(self._core)  # first: the warning may raise
             text = f"the lease on {self.name!r} was dropped before it was released; it is released now"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
@@ -132,7 +132,7 @@ class LeaseHandle:
         raise TypeError("a Lease cannot be pickled: another process does not hold it; pass its fencing_token")
 
     def __repr__(self) -> str:
-        state = "held" if self.held else "lost" if self._core.lost else "released"
+        state = "held" if self.held else "lost" if self._core.belief.lost else "released"
         return f"<Lease {self.name!r} {state} owner={self.owner}>"
 
 

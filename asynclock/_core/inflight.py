@@ -94,7 +94,7 @@ class InFlight:
             return
         self._work[task] = None
         try:
-            with uninterrupted(at_most):
+            with uninterrupted(at_most, task):
                 yield
         finally:
             self._finish(task)

@@ -147,16 +147,19 @@ class uninterrupted:  # noqa: N801  read as a verb
 
     Args:
         at_most: Cut off the body this many seconds after the cancellation; None: never.
+        task: The running task, from a caller that has it.
     """
 
-    __slots__ = ("_at_most", "_state")
+    __slots__ = ("_at_most", "_state", "_task")
 
-    def __init__(self, at_most: float | None = None) -> None:
+    def __init__(self, at_most: float | None = None, task: asyncio.Task[Any] | None = None) -> None:
         self._at_most = at_most
+        self._task = task
 
     def __enter__(self) -> None:
         # None: the task is not a call, so the portal does not cancel it.
-        self._state = _states.get(current_task())
+        self._state = _states.get(self._task or current_task())
+        self._task = None  # an error keeps this, which would keep the task
         if self._state is not None:
             self._state.bodies += 1
             self._state.at_most = self._at_most

@@ -147,7 +147,7 @@ class Writer(Inner):
                 await self.finish(held)
                 raise
             if alone:
-                held.end.add_done_callback(lambda _: self._readers.fairness.wake())
+                held.ending.future.add_done_callback(lambda _: self._readers.fairness.wake())
                 return held
             await self.finish(held)
             if once:
@@ -169,9 +169,11 @@ class Writer(Inner):
                 if once or not error.transient:
                     raise
                 detail, reason = by_name(str(error), self.key), type(error).__name__
-                objects.events.emit("acquire_failed", self.key, held.owner, None, detail, reason=reason)
-            if not inside or once or loop.time() >= until or held.remaining() <= 0:
-                return not inside and held.remaining() > 0
+                objects.events.emit(
+                    "acquire_failed", self.key, held.tenure.owner, None, detail, reason=reason
+                )
+            if not inside or once or loop.time() >= until or held.belief.remaining() <= 0:
+                return not inside and held.belief.remaining() > 0
             await self._fairness.sleep(
                 min(objects.jittered(objects.timing.poll_interval), until - loop.time())
             )

@@ -71,8 +71,8 @@ class Part(Inner):
         except BaseException:
             await self.finish(held)
             raise
-        if admitted and held.remaining() > 0:
-            held.end.add_done_callback(lambda _: self._group.note_end(self.slot))
+        if admitted and held.belief.remaining() > 0:
+            held.ending.future.add_done_callback(lambda _: self._group.note_end(self.slot))
             return held
         await self.finish(held)
         return None
@@ -130,7 +130,7 @@ class Slots(LockEngine):
 
     def of(self, held: HeldLock) -> LockEngine:
         """Return the lock that is held."""
-        return self._named(held.key.removesuffix(SUFFIX))
+        return self._named(held.tenure.key.removesuffix(SUFFIX))
 
     def _named(self, name: str) -> LockEngine:
         slot = name.removeprefix(f"{self.base}/{self.prefix}")

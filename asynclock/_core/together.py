@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from asynclock._core.names import checked_name
 from asynclock._core.portal import run_on
-from asynclock._core.protocol.held import Phase
+from asynclock._core.protocol.belief import Phase
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def tie(leases: Sequence[LeaseHandle], first: Callable[[int], object] = lambda _
         if is_lost[0] == index:
             first(index)
             for core in cores:
-                core.lose(f"{names[index]!r}, which was held with it, was lost")
+                core.belief.lose(f"{names[index]!r}, which was held with it, was lost")
 
     for index, core in enumerate(cores):
         core.on_lost(partial(lose_others, index))
@@ -62,7 +62,7 @@ async def confirm_all(leases: Iterable[LeaseHandle]) -> None:
     for lease in leases:
         core = lease._core
         if lease.remaining() <= lease._engine.renew_interval:
-            await run_on(core.loop, core.renew)
+            await run_on(core.loop, core.renewer.renew)
         lease.check()
 
 
@@ -72,8 +72,8 @@ async def finish_all(leases: Iterable[LeaseHandle]) -> None:
     for lease in leases:
         held, engine = lease._core, lease._engine
         if lease.lost is not None:
-            held.note_left()
-        elif held.phase is Phase.HELD:
+            held.release.note_left()
+        elif held.belief.phase is Phase.HELD:
             finishing.append(run_on(held.loop, partial(engine.finish, held)))
     for result in await asyncio.gather(*finishing, return_exceptions=True):
         if isinstance(result, BaseException):

@@ -54,7 +54,7 @@ T = TypeVar("T")
 async def _release(lease: Lease | None) -> None:
     if lease is not None and lease.held:
         held, engine = lease._core, lease._engine
-        held.keep(0.0)  # no caller had it
+        held.release.keep(0.0)  # no caller had it
         await engine.finish_lease(held)
 
 
@@ -239,8 +239,8 @@ class Holdable(LockHandle):
             held = await engine.acquire(timeout=limit, at_most=cap, ticket=offer)
             assert held is not None  # noqa: S101  only one try gives None
             if keep > 0:
-                held.keep(keep)
-            held.acquired = here
+                held.release.keep(keep)
+            held.body.acquired = here
             self._note(thread, held)
             return Lease(held, engine.of(held))
 
@@ -257,7 +257,7 @@ class Holdable(LockHandle):
             held = await engine.acquire(timeout=None, once=True)
             if held is None:
                 return None
-            held.acquired = here
+            held.body.acquired = here
             self._note(thread, held)
             return Lease(held, engine.of(held))
 
@@ -342,7 +342,7 @@ class Lock(Holdable):
                     with self.hold(timeout=timeout) as lease, engine.leading(lease._core):
                         return work(lease)
                 except LeaseLostError as error:
-                    ended = lease is not None and (lease.lost is not None or lease._core.ceded)
+                    ended = lease is not None and (lease.lost is not None or lease._core.body.ceded)
                     if not ended or engine.closed:
                         engine.note_leader(error, led=lease is not None)
                         raise
@@ -405,17 +405,17 @@ class Lease(LeaseHandle):
     def check(self) -> None:
         """Return if the lock is believed to be held; see ``asynclock.Lease.check`` and ``Lock.step_down``."""
         super().check()
-        if (held := self._core).ceded:
+        if (held := self._core).body.ceded:
             reason = "its leader was asked to step down"
             raise LeaseLostError(
-                key=self.key, owner=self.owner, fencing_token=held.fencing_token, reason=reason
+                key=self.key, owner=self.owner, fencing_token=held.tenure.fencing_token, reason=reason
             )
 
     def confirm(self) -> None:
         """Check with the store that the lock is held; see ``asynclock.Lease.confirm``."""
         refuse_loop("Lease.confirm", "await")
         self.check()
-        error = block("Lease.confirm", lambda: run_on(self._core.loop, self._core.renew))
+        error = block("Lease.confirm", lambda: run_on(self._core.loop, self._core.renewer.renew))
         self.check()
         if error is not None:
             raise error
@@ -442,7 +442,7 @@ class Lease(LeaseHandle):
         return ticket.encode()
 
     def __enter__(self) -> Self:
-        self._core.note_body()
+        self._core.body.enter()
         return self
 
     def __exit__(
@@ -483,7 +483,7 @@ class _Hold(AbstractContextManager[Lease]):
             timeout=self._timeout, at_least=self._at_least, at_most=self._at_most
         )
         engine.note_body(thread, self._lease._core)
-        self._lease._core.note_body()
+        self._lease._core.body.enter()
         return self._lease
 
     def __exit__(

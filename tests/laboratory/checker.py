@@ -272,7 +272,7 @@ class Checker:
     def forget(self) -> None:
         """Let the leases of the dead be collected without a word, after the end."""
         for held in self._locks:
-            held.abandon("the history is over")
+            held.belief.abandon("the history is over")
         self._locks.clear()
 
     def check_fenced(self) -> None:
@@ -365,7 +365,7 @@ class Checker:
         probe = holding.probe
         if probe.held is None:
             return True  # a Hudi writer, of which nothing more can be asked
-        order = self._applied.get(probe.held.head.version)
+        order = self._applied.get(probe.held.tenure.head.version)
         return order is not None and order <= holding.watched.order
 
     def _overrule(self, *records: dict[str, Any] | None) -> None:

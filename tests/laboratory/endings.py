@@ -12,7 +12,7 @@ from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 from asynclock.testing._faulty import Fault
 from tests.laboratory.checker import Invariant
 from tests.laboratory.names import NAME
-from tests.laboratory.watched import shallow_copy
+from tests.laboratory.watched import held_copy, shallow_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -333,11 +333,11 @@ def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]
     child._core = core = shallow_copy(client._core)
     core._engines = Engines(core._new_engine, lambda: 0.0)  # the copies of a fork belong to the copied client
     renewals = core._renewals = shallow_copy(core._renewals)
-    copies = {held: shallow_copy(held) for held in renewals.held}
+    copies = {held: held_copy(held) for held in renewals.held}
     renewals._renew_at = {copies[held]: at for held, at in renewals._renew_at.items()}
     inherited = [shallow_copy(lease) for lease in leases]
     for lease in inherited:
         held = lease._core
-        lease._core = copies.get(held) or shallow_copy(held)
+        lease._core = copies.get(held) or held_copy(held)
     core.abandon("this is a forked child, the lease is the parent's")
     return child, inherited

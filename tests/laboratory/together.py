@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.names import SUFFIX
-from asynclock._core.protocol.held import Phase
+from asynclock._core.protocol.belief import Phase
 from asynclock.errors import AcquireTimeoutError, BackendError, LeaseLostError, RecordCorruptError
 from tests.laboratory.checker import Invariant
 from tests.laboratory.endings import ROUND_TRIPS
@@ -78,7 +78,7 @@ class Together:
         """Watch all leases; each is held, unless time alone has just ended them all."""
         user, checker = self._user, self._checker
         user.holding = True
-        known = [lease.name for lease in leases if lease._core.lost is not None]
+        known = [lease.name for lease in leases if lease._core.belief.lost is not None]
         if known or [lease.name for lease in leases] != self._names:
             self._blame(f"{user.name} is given {[lease.name for lease in leases]}, of which {known} are lost")
         for lease in leases:
@@ -134,7 +134,9 @@ class Together:
         if self._loop.time() >= self._run.ends:
             return  # the last turn of this client has begun
         keys = {f"{name}{SUFFIX}" for name in self._names}
-        held = [each.key for each in self._client._core._renewals.held if each.phase is Phase.HELD]
+        held = [
+            each.tenure.key for each in self._client._core._renewals.held if each.belief.phase is Phase.HELD
+        ]
         if left := keys.intersection(held):
             self._blame(f"{self._user.name} has left hold_all(), and still holds {sorted(left)}")
 

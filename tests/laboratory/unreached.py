@@ -28,27 +28,27 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ("refusals.py", 'if base.startswith("W/"):'): _NO_ETAG,
     ("refusals.py", "if back != base or re.fullmatch(_COMPRESSED, base):"): _NO_ETAG,
     (
-        "held.py",
+        "belief.py",
         "elif self._refusals.final:",
     ): "A lease has to meet refusals only, a dozen in a row, until its deadline.",
     (
         "decisions.py",
         "if not self.is_of(seen):",
     ): "Every answer that is judged was noted by the observation first.",
-    ("held.py", "if (left := self._left()) > 0:"): _ONE_THREAD,
-    ("held.py", "if self.phase is not Phase.HELD:"): _ONE_THREAD,
-    ("held.py", "if held := self._ends[0] is end:"): _ONE_THREAD,
+    ("belief.py", "if (left := self.left()) > 0:"): _ONE_THREAD,
+    ("belief.py", "if self.phase is not Phase.HELD:"): _ONE_THREAD,
+    ("belief.py", "if held := self._ends[0] is end:"): _ONE_THREAD,
     (
-        "held.py",
-        "if (renewal := self.start_renewal()) is None:",
+        "renewer.py",
+        "if (renewal := self.start()) is None:",
     ): "A lease is asked whether it is held in the step that asks for a renewal.",
     (
-        "held.py",
-        "if self.stop_believing(loss) or self in self._in_flight.unfreed:",
+        "release.py",
+        "if self._belief.stop(loss) or self in self._in_flight.unfreed:",
     ): "An exit whose loop is closed opens the store anew, on a real loop.",
     (
-        "held.py",
-        "if not self.end.done() and not self.loop.is_closed():",
+        "ending.py",
+        "if not self.future.done() and not self.loop.is_closed():",
     ): "A lease is released twice only if its client is closed while its token settles.",
     (
         "claim.py",
@@ -60,11 +60,11 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "A lease outlasts the exit bound of its client only if the store does not answer its release.",
     (
         "renewal.py",
-        "if held.body_loop is not None and held.body_loop.is_closed():",
+        "if held.body.is_gone:",
     ): "A history has one event loop, which is not closed before its end.",
     ("waiting.py", "elif not self.pass_on(turn.result()):"): _TURN_AND_CANCELLATION,
     ("waiting.py", "if held is None:"): _TURN_AND_CANCELLATION,
-    ("held.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
+    ("release.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
     (
         "decisions.py",
         "if latest - earliest - timing.resolution > timing.longest_trip_for_future:",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from asynclock._core.protocol.belief import Belief
+from asynclock._core.protocol.body import Body
+from asynclock._core.protocol.ending import Ending
+from asynclock._core.protocol.losses import Losses
+from asynclock._core.protocol.release import Release
+from asynclock._core.protocol.renewer import Renewer
+from asynclock._core.protocol.tenure import Tenure
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.held import HeldLock
@@ -25,14 +33,21 @@ class Believer(Protocol):
         ...
 
 
-class _Nobody(list[Any]):
-    """A list that stays empty."""
+class _Nobody:
+    """In place of ``Losses``: nobody is told."""
 
-    def append(self, _: object) -> None:
-        pass
+    def note(self, error: object) -> None:
+        """See ``Losses.note``."""
+
+    def report_soon(self) -> None:
+        """See ``Losses.report_soon``."""
+
+    def tell(self, lost: object) -> None:
+        """See ``Losses.tell``."""
 
 
 _NOBODY: Any = _Nobody()
+_PARTS: Final = (Belief, Body, Ending, Losses, Release, Renewer, Tenure)
 
 
 class Probe:
@@ -43,27 +58,27 @@ class Probe:
     a lease: ``refresh`` the copy then.
     """
 
-    __slots__ = ("_copy", "_original", "held", "lease")
+    __slots__ = ("_belief", "_copy", "_original", "held", "lease")
 
     def __init__(self, lease: Believer) -> None:
         held = vars(lease).get("_core")
         self.held: HeldLock | None = None
         if held is None:
-            self.lease, self._copy, self._original = lease, {}, {}
+            self.lease, self._belief, self._copy, self._original = lease, None, {}, {}
             return
         self.lease = shallow_copy(lease)
-        self.held = copy = shallow_copy(held)
-        vars(self.lease)["_core"] = copy
-        self._copy, self._original = vars(copy), vars(held)
+        self.held = vars(self.lease)["_core"] = copy = shallow_copy(held)
+        self._belief = copy.belief = shallow_copy(held.belief)
+        self._copy, self._original = vars(copy.belief), vars(held.belief)
         self.refresh()
 
     def refresh(self) -> None:
         """Bring the copy up to date."""
         self._copy.update(self._original)
-        if self.held is not None:
+        if self._belief is not None:
             # What the copy finds must not be found in the original, and is told to nobody.
-            self.held._ends = self.held._ends.copy()
-            self.held._on_lost = self.held._unreported = _NOBODY
+            self._belief._ends = self._belief._ends.copy()
+            self._belief._losses = _NOBODY
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +136,16 @@ def shallow_copy(original: Any) -> Any:  # noqa: ANN401  whatever it is given
         (name, value.copy() if type(value) is list else value) for name, value in vars(original).items()
     )
     return copy
+
+
+def held_copy(held: HeldLock) -> HeldLock:
+    """Return a held lock as a forked child has it: its parts are its own, but for its claim."""
+    parts = [held, *(each for each in vars(held).values() if isinstance(each, _PARTS))]
+    copies = {id(part): shallow_copy(part) for part in parts}
+    for copy in copies.values():
+        vars(copy).update([(name, copies.get(id(value), value)) for name, value in vars(copy).items()])
+    copied: HeldLock = copies[id(held)]
+    return copied
 
 
 @cache

@@ -53,24 +53,28 @@ REFUSED_FOR_GOOD: Final = "asynclock._core.protocol.refusals:Refusals.final"
 NOTE_REFUSAL: Final = "asynclock._core.protocol.refusals:Refusals.note"
 
 # Holding, renewing and releasing.
-_HELD: Final = "asynclock._core.protocol.held:HeldLock"
-MAY_HAND_OVER: Final = f"{_HELD}.may_hand_over"
-ABANDON: Final = f"{_HELD}.abandon"
-OUTLAST: Final = f"{_HELD}._outlast"
-ENDED: Final = f"{_HELD}._ended"
-STOP_BELIEVING: Final = f"{_HELD}.stop_believing"
-EXTEND: Final = f"{_HELD}._extend"
-LEFT_OF_BELIEF: Final = f"{_HELD}._left"
-FOUND_GONE: Final = f"{_HELD}.found_gone"
-LET_GO: Final = f"{_HELD}.let_go"
-READ_BACK: Final = f"{_HELD}._read_back"
-FREE_HELD: Final = f"{_HELD}.free"
-REMAINING: Final = f"{_HELD}.remaining"
-BELIEVED: Final = f"{_HELD}._believed"
-RENEW: Final = f"{_HELD}._renew_once"
-FREE_IN_BACKGROUND: Final = f"{_HELD}._free_in_background"
-HELD: Final = f"{_HELD}.__init__"
-CLEAN_UP_HELD: Final = f"{_HELD}._clean_up"
+_BELIEF: Final = "asynclock._core.protocol.belief:Belief"
+BELIEF: Final = f"{_BELIEF}.__init__"
+REMAINING: Final = f"{_BELIEF}.remaining"
+BELIEVED: Final = f"{_BELIEF}._believed"
+LEFT_OF_BELIEF: Final = f"{_BELIEF}.left"
+UNTIL_CAP: Final = f"{_BELIEF}.until_cap"
+EXTEND: Final = f"{_BELIEF}.extend"
+STOP_BELIEVING: Final = f"{_BELIEF}.stop"
+ABANDON: Final = f"{_BELIEF}.abandon"
+_RENEWER: Final = "asynclock._core.protocol.renewer:Renewer"
+RENEW: Final = f"{_RENEWER}._renew_once"
+READ_BACK: Final = f"{_RENEWER}._read_back"
+_RELEASE: Final = "asynclock._core.protocol.release:Release"
+MAY_HAND_OVER: Final = f"{_RELEASE}.may_hand_over"
+OUTLAST: Final = f"{_RELEASE}._outlast"
+LET_GO: Final = f"{_RELEASE}.let_go"
+FREE_HELD: Final = f"{_RELEASE}.free"
+FREE_IN_BACKGROUND: Final = f"{_RELEASE}._free_in_background"
+CLEAN_UP_HELD: Final = f"{_RELEASE}._clean_up"
+_ENDING: Final = "asynclock._core.protocol.ending:Ending"
+ENDED: Final = f"{_ENDING}.end"
+FOUND_GONE: Final = f"{_ENDING}.found_gone"
 CAP_AT: Final = "asynclock._core.protocol.cap:Cap.at"
 CANCEL_TIMER: Final = "asynclock._core.protocol.renewal:Renewals._cancel"
 
@@ -209,7 +213,7 @@ MUTANTS: Final = (
     Mutant(
         "treat a refused renewal as lost without reading back",
         READ_BACK,
-        "if ($left := self.remaining()) <= 0: return $error",
+        "if ($left := self._belief.remaining()) <= 0: return $error",
         "if isinstance($error, BackendError):\n"
         '    self._taken_over(Displaced("the write was refused"))\n'
         "    return None\n"
@@ -228,7 +232,7 @@ MUTANTS: Final = (
     Mutant(
         "keep a lock that a cancelled acquisition got",
         GIVE_UP,
-        "self._held.stop_believing()\nawait self._held.free($until)",
+        "self._held.belief.stop()\nawait self._held.release.free($until)",
         "pass",
         Invariant.TAKEOVER_BOUND,
         "hudi-turns",
@@ -286,7 +290,7 @@ MUTANTS: Final = (
     # Belief.
     Mutant(
         "believe until the record ends",
-        HELD,
+        BELIEF,
         "$timing.belief",
         "$timing.validity",
         ONE,
@@ -295,16 +299,16 @@ MUTANTS: Final = (
     Mutant(
         "count a renewal from its answer",
         EXTEND,
-        "self._sent = $attempt.sent",
-        "self._sent = self._objects.now()",
+        "before = self.sent\nself.sent = $sent",
+        "before = self.sent\nself.sent = self._objects.now()",
         HEAD,
         "slow-answers",
     ),
     Mutant(
         "count an acquisition from its answer",
-        HELD,
-        "self._sent = $landed.sent",
-        "self._sent = objects.now()",
+        BELIEF,
+        "self.sent: ClockReading = $tenure.head.sent",
+        "self.sent = objects.now()",
         HEAD,
         "slow-answers",
     ),
@@ -327,7 +331,7 @@ MUTANTS: Final = (
     Mutant(
         "never look at the deadline",
         REMAINING,
-        "if self.phase is _HELD and ($left := self._left()) > 0: return $left",
+        "if self.phase is _HELD and ($left := self.left()) > 0: return $left",
         "if self.phase is _HELD: return 1.0",
         ONE,
         "partition",
@@ -335,7 +339,7 @@ MUTANTS: Final = (
     Mutant(
         "revive a lost lease",
         BELIEVED,
-        "self._lose($error)",
+        "self.end($error)",
         "pass",
         Invariant.LOSS_IS_FINAL,
         "clock-chaos",
@@ -359,8 +363,8 @@ MUTANTS: Final = (
     Mutant(
         "renew after the deadline",
         RENEW,
-        "if ($left := self.remaining()) <= 0: return None",
-        "$left = max(self.remaining(), 0.1)",
+        "if ($left := self._belief.remaining()) <= 0: return None",
+        "$left = max(self._belief.remaining(), 0.1)",
         Invariant.END_IS_KEPT,
         "paced",
     ),
@@ -449,15 +453,15 @@ MUTANTS: Final = (
     Mutant(
         "hand over before belief has ended",
         FINISH,
-        "not $held.stop_believing()",
-        "$held.remaining() <= 0",
+        "not $held.belief.stop()",
+        "$held.belief.remaining() <= 0",
         HEAD,
         "hand-off",
     ),
     Mutant(
         "drop what was handed to somebody who is gone",
         TURN,
-        "self._in_flight.spawn($held.free())",
+        "self._in_flight.spawn($held.release.free())",
         "self._queue.leave()",
         LEFT,
         "cancellations",
@@ -685,8 +689,8 @@ MUTANTS: Final = (
     Mutant(
         "tell the giver nothing where its receiver finds the lock gone",
         READ_AND_ADOPT,
-        "$given.found_gone($by)",
-        "$given.written_over()",
+        "$given.ending.found_gone($by)",
+        "$given.ending.written_over()",
         Invariant.LOSS_IS_TOLD,
         "broken",
     ),
@@ -717,7 +721,7 @@ MUTANTS: Final = (
     Mutant(
         "let updates under one lease pass each other",
         FENCED_IN_TURN,
-        "async with $lease._core.updating: $update",
+        "async with $lease._core.body.updating: $update",
         "$update",
         Invariant.NO_WRITE_LOST,
         "shared-fence",
@@ -783,9 +787,9 @@ MUTANTS: Final = (
     Mutant(
         "report a loss before it ends anything",
         ENDED,
-        "if not self.end.done() and not $closed: *$end\nself._tell()\n*$rest",
-        "try: self._objects.events._listener(None)\nexcept Exception: return\n"
-        "if not self.end.done() and not $closed: *$end\nself._tell()\n*$rest",
+        "if not self.future.done() and not $closed: *$end\n*$rest",
+        "try: self._tenure._events._listener(None)\nexcept Exception: return\n"
+        "if not self.future.done() and not $closed: *$end\n*$rest",
         Invariant.FAIR,
         "partition",
     ),
@@ -801,8 +805,8 @@ MUTANTS: Final = (
     Mutant(
         "tell nobody of a signal that is survived",
         LET_GO,
-        "self.stop_believing($loss)",
-        "self.stop_believing()",
+        "self._belief.stop($loss)",
+        "self._belief.stop()",
         Invariant.LOSS_ENDS_BODY,
         "endings",
     ),
@@ -958,8 +962,8 @@ MUTANTS: Final = (
     Mutant(
         "release the lock of a leader that steps down before its work has ended",
         STEP_DOWN,
-        "$held.ceded = True",
-        "$held.let_go()",
+        "$held.body.ceded = True",
+        "$held.release.let_go()",
         Invariant.STEPS_DOWN,
         "leaders",
     ),
@@ -974,7 +978,7 @@ MUTANTS: Final = (
     # Leases that end by themselves.
     Mutant(
         "end at most: promise with each renewal what was left at the first",
-        RENEW,
+        UNTIL_CAP,
         "self._cap = self._cap.at($now)",
         "pass",
         Invariant.CAPPED,
@@ -1007,7 +1011,7 @@ MUTANTS: Final = (
     Mutant(
         "end at most: free the lock beside a renewal under way",
         CLEAN_UP_HELD,
-        "if self._renewal is not None: await asyncio.wait([self._renewal])",
+        "if self._renewer.last is not None: await asyncio.wait([self._renewer.last])",
         "pass",
         Invariant.ONE_WRITE,
         "capped",
@@ -1016,15 +1020,15 @@ MUTANTS: Final = (
     Mutant(
         "offer the lock without ending belief",
         TRANSFER,
-        "$held.let_go()",
-        "self._in_flight.spawn($held._free_in_background())",
+        "$held.release.let_go()",
+        "self._in_flight.spawn($held.release._free_in_background())",
         HEAD,
         "transfers",
     ),
     Mutant(
         "give a ticket before its offer is confirmed",
         TRANSFER,
-        "if $held.freed is None or $expired: *$refusal",
+        "if $held.release.freed is None or $expired: *$refusal",
         "pass",
         Invariant.TICKETS,
         "transfers",

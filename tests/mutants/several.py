@@ -42,7 +42,7 @@ SEVERAL_MUTANTS: Final = (
     Mutant(
         "hold all: believe in the others when one is lost",
         TIE,
-        "core.lose($reason)",
+        "core.belief.lose($reason)",
         "pass",
         Invariant.TOGETHER,
         "together",

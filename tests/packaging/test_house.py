@@ -32,9 +32,8 @@ LARGER: Final = {
     "SimulatedStore": 14,
     "TapProxy": 16,
     "TopicEvents": 17,
-    # The phases of one acquisition and of one held lock: the proof follows their steps in order.
+    # The phases of one acquisition: the proof follows its steps in order.
     "Acquisition": 22,
-    "HeldLock": 31,
     # Five subjects in one class: progress, retries, reports, its query and its lease.
     "StreamWriter": 30,
 }

@@ -14,7 +14,7 @@ import pytest
 
 import asynclock
 from asynclock import LeaseLostError, LeaseSettings, LockClient, sync
-from asynclock._core.protocol.held import HeldLock, Phase
+from asynclock._core.protocol.belief import Phase
 from asynclock._core.protocol.renewal import Renewals
 from tests.unit.kit import FAST
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from typing import Any
 
+    from asynclock._core.protocol.held import HeldLock
     from asynclock.events import Event
 
 SETTINGS = LeaseSettings(validity=20.0)
@@ -187,7 +188,7 @@ async def test_a_lease_whose_loop_was_closed_is_lost(monkeypatch: pytest.MonkeyP
     discard = Renewals.discard
 
     def watched(renewals: Renewals, held: HeldLock) -> None:
-        phases.append(held.phase)
+        phases.append(held.belief.phase)
         discard(renewals, held)
 
     monkeypatch.setattr(Renewals, "discard", watched)

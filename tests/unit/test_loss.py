@@ -151,8 +151,8 @@ def lose(client: LockClient, lease: Lease) -> None:
     error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
 
     def now() -> None:
-        lease._core._lose(error)
-        lease._core._tell()
+        lease._core.belief.end(error)
+        lease._core.belief.remaining()
 
     assert client._core._loop is not None
     client._core._loop.call_soon_threadsafe(now)

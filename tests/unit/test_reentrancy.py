@@ -160,12 +160,19 @@ def test_a_handler_may_ask_for_held_tables_in_the_middle_of_that() -> None:
     assert not held_tables.held_here("s3a://bucket/orders")
 
 
+class _Believed:
+    """As much of a belief as is asked for."""
+
+    def remaining(self) -> float:
+        """See ``Belief.remaining``."""
+        return 1.0
+
+
 class _Held:
     """As much of a held lock as is asked for."""
 
-    def remaining(self) -> float:
-        """See ``HeldLock.remaining``."""
-        return 1.0
+    def __init__(self) -> None:
+        self.belief = _Believed()
 
 
 def _event(kind: Kind, owner: str) -> Event:

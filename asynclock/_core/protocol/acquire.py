@@ -115,9 +115,9 @@ class Acquisition:
                 await self._give_up()
         if held is not None:
             self._fairness.began(
-                self._loop.time(), started_at=began, owner=held.owner, predecessor=self._predecessor
+                self._loop.time(), started_at=began, owner=held.tenure.owner, predecessor=self._predecessor
             )
-            held.hand_out(self._kind, reason=self._reason, asked_at=self._asked_at)
+            held.tenure.hand_out(self._kind, reason=self._reason, asked_at=self._asked_at)
         return held
 
     @property
@@ -229,7 +229,7 @@ class Acquisition:
 
     def _remembered(self) -> Seen | None:
         """Return the lock that is handed over, or our own last release, as if it had just been read."""
-        write = self._observation.freed if self._given is None else self._given.head
+        write = self._observation.freed if self._given is None else self._given.tenure.head
         if write is None or write.version is None:
             return None
         now = self._objects.now()
@@ -250,7 +250,7 @@ class Acquisition:
             self._claim.forget()
             given, self._given = self._given, None
             if given is not None:
-                given.found_gone(displaced(seen, given.owner, proven=not self._claim.doubtful))
+                given.ending.found_gone(displaced(seen, given.tenure.owner, proven=not self._claim.doubtful))
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
@@ -316,7 +316,7 @@ class Acquisition:
     def _may_write(self) -> bool:
         """Whether the process is not ending, and a handed-over lock can still be written over."""
         stands_back = self._fairness.away_for(self._loop.time()) > 0
-        return not stands_back and (self._given is None or self._given.may_hand_over())
+        return not stands_back and (self._given is None or self._given.release.may_hand_over())
 
     def _unsettled(self) -> Attempt | None:
         """Return the last write, if it may stand and no held lock answers for it; else None."""
@@ -371,7 +371,7 @@ class Acquisition:
         self._claim.settle_on(attempt)
         given, self._given = self._given, None
         if given is not None:
-            given.written_over()
+            given.ending.written_over()
         left = self._timing.belief - self._objects.now().elapsed(attempt.sent)
         if left > 0:
             self._claim.spend(attempt)
@@ -381,8 +381,8 @@ class Acquisition:
                 objects=self._objects, key=self._key, landed=attempt, at_most=self._at_most
             )
             if left <= self._timing.renew_interval:
-                await held.renew()
-            if held.remaining() > 0:
+                await held.renewer.renew()
+            if held.belief.remaining() > 0:
                 self._renewals.add(held)
                 return
             self._begin_anew()
@@ -390,12 +390,12 @@ class Acquisition:
 
     async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""
-        while self._fencing and (wait := held.until_settled()) > 0:
+        while self._fencing and (wait := held.claim.until_settled(held.tenure.head)) > 0:
             left = self._until - self._loop.time()
             if left <= 0:
                 return False
             await asyncio.sleep(min(wait, left))
-            if held.remaining() <= 0:
+            if held.belief.remaining() <= 0:
                 self._begin_anew()
                 return False
         return True
@@ -409,8 +409,8 @@ class Acquisition:
         """Free everything that this acquisition wrote (rules 3 and 16), within the exit bound (rule 24)."""
         until = self._loop.time() + max(0.0, self._timing.exit_bound - cancelled_for())
         if self._held is not None:
-            self._held.stop_believing()
-            await self._held.free(until)
+            self._held.belief.stop()
+            await self._held.release.free(until)
         elif (last := self._claim.last()) is not None:
             freeing = self._clean_up(last)
             if last.version is not None:
@@ -420,9 +420,13 @@ class Acquisition:
         """Free in the background what was handed over, and what was written over it or by itself."""
         given = self._given
         if given is not None and last.version is not None and not self._claim.is_spent(last):
-            given.written_over()  # by this acquisition
+            given.ending.written_over()  # by this acquisition
             given = None
-        free = _Reaped(self._objects, self._key, self._claim, last).run() if given is None else given.free()
+        free = (
+            _Reaped(self._objects, self._key, self._claim, last).run()
+            if given is None
+            else given.release.free()
+        )
         return self._objects.in_flight.spawn(free)
 
 

@@ -125,10 +125,14 @@ class Claim:
         epoch = attempt.record.epoch
         return None if epoch is None or epoch <= self._reached else attempt.settled_at
 
-    def note_settled(self, attempt: Attempt) -> None:
-        """Note, for good, that store time has reached the token of ``attempt``."""
-        assert attempt.record.epoch is not None  # noqa: S101  our own record
-        self._reached = max(self._reached, attempt.record.epoch)
+    def until_settled(self, attempt: Attempt) -> float:
+        """Return seconds until store time has reached the token of ``attempt`` (rule 11), else 0.0."""
+        wait = self._objects.issuer.until_settled(self.settles_at(attempt))
+        if wait <= 0:
+            assert attempt.record.epoch is not None  # noqa: S101  our own record
+            # For good, also if no Date is carried any more.
+            self._reached = max(self._reached, attempt.record.epoch)
+        return wait
 
     async def free(
         self,

@@ -49,12 +49,12 @@ class Renewals:
 
     def add(self, held: HeldLock) -> None:
         """Renew a lock from now on, counting from the write that acquired it, until it ends."""
-        remaining, now = held.remaining(), asyncio.get_running_loop().time()
-        sent_ago = self._objects.now().elapsed(held.head.sent)
+        remaining, now = held.belief.remaining(), asyncio.get_running_loop().time()
+        sent_ago = self._objects.now().elapsed(held.tenure.head.sent)
         self._renew_at[held] = self._interval_after(now - sent_ago, self._acquired)
         if None not in self._timers:
             self._set_next_look(now)
-        self._look_later(held, remaining)
+        self._look_later(held, remaining, now)
 
     def discard(self, held: HeldLock) -> None:
         """Stop renewing a lock."""
@@ -80,10 +80,9 @@ class Renewals:
         self._next_look = now + BETWEEN_LOOKS
         self._set_timer(None, now, self._next_look)
 
-    def _look_later(self, held: HeldLock, remaining: float) -> None:
+    def _look_later(self, held: HeldLock, remaining: float, now: float) -> None:
         """Look at a lock ahead of the others if its deadline or its renewal comes before the next look."""
         self._cancel(held)
-        now = asyncio.get_running_loop().time()
         if (at := min(now + remaining, self._renew_at[held])) < self._next_look:
             self._set_timer(held, now, at)
 
@@ -106,38 +105,39 @@ class Renewals:
         self._set_next_look(asyncio.get_running_loop().time())
         if late >= STALL:
             for each in self.held:
-                each.note_stall(late)
+                if self._objects.clock.boot() - each.belief.sent.boot >= late:
+                    each.tenure.report_stall(late)
         for each, renew_at in list(self._renew_at.items()):
-            body_loop = each.body_loop
+            body_loop = each.body.loop
             if (
                 renew_at < self._next_look
-                or each.remaining() < BETWEEN_LOOKS
+                or each.belief.remaining() < BETWEEN_LOOKS
                 or (body_loop is not None and body_loop.is_closed())
             ):
                 self._look_at(each)
 
     def _look_at(self, held: HeldLock) -> None:
-        if (remaining := held.remaining()) <= 0:
+        if (remaining := held.belief.remaining()) <= 0:
             self.discard(held)
-            held.report_loss()  # an interrupt may have cut off who found it
+            held.ending.report_loss()  # an interrupt may have cut off who found it
             return
-        if held.body_loop is not None and held.body_loop.is_closed():
-            # Its body will never go on, and never release. First, as a fork gives up only what is renewed:
-            held.let_go("the event loop of its holder was closed")
+        if held.body.is_gone:
+            # It never releases. First, as a fork gives up only what is renewed:
+            held.release.let_go("the event loop of its holder was closed")
             self.discard(held)
             return
         now = asyncio.get_running_loop().time()
-        if now >= self._renew_at[held] and (renewal := held.start_renewal()) is not None:
+        if now >= self._renew_at[held] and (renewal := held.renewer.start()) is not None:
             self._renew_at[held] = math.inf  # until this one is answered
             renewal.add_done_callback(lambda task: self._note_renewal(held, task, now))
-        self._look_later(held, remaining)
+        self._look_later(held, remaining, now)
 
     def _note_renewal(self, held: HeldLock, task: asyncio.Task[BackendError | None], started: float) -> None:
         if held not in self._renew_at:
             return
+        now = asyncio.get_running_loop().time()
         if not task.cancelled() and task.exception() is None and task.result() is None:
             self._renew_at[held] = self._interval_after(started, self._renewed)
         else:
-            now = asyncio.get_running_loop().time()
             self._renew_at[held] = now + self._objects.jittered(self._interval / 4)
-        self._look_later(held, held.remaining())
+        self._look_later(held, held.belief.remaining(), now)

@@ -95,7 +95,7 @@ class AuditWriter:
                 if not await is_enabled(self._backend):
                     return False
         except (BackendError, TimeoutError) as error:
-            log.warning("%s: the audit switch could not be read: %s", self._held.key, error)
+            log.warning("%s: the audit switch could not be read: %s", self._held.tenure.key, error)
             return False
         self._add("START", self._start)
         await self._written()
@@ -120,8 +120,8 @@ class AuditWriter:
         await self._written(within)
 
     def _add(self, state: State, timestamp_ms: int) -> None:
-        expiration = self._held.head.record.valid_until_ms
-        self._lines += encode(self._held.owner, self._start, state, timestamp_ms, expiration)
+        expiration = self._held.tenure.head.record.valid_until_ms
+        self._lines += encode(self._held.tenure.owner, self._start, state, timestamp_ms, expiration)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.ensure_future(self._write())
 
@@ -131,9 +131,9 @@ class AuditWriter:
             written = self._lines
             try:
                 async with asyncio.timeout(self._timeout):
-                    await self._backend.put(file_name(self._held.owner, self._start), written)
+                    await self._backend.put(file_name(self._held.tenure.owner, self._start), written)
             except (BackendError, TimeoutError) as error:
-                log.warning("%s: an audit record was not written: %s", self._held.key, error)
+                log.warning("%s: an audit record was not written: %s", self._held.tenure.key, error)
 
     async def _written(self, within: float | None = None) -> None:
         if self._writing is not None:

@@ -1,0 +1,98 @@
+"""The end of one held lock: released, handed over or lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from asynclock._core.protocol.belief import Phase
+from asynclock.errors import LeaseExpiredError, LeaseTakenOverError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from asynclock._core.protocol.belief import Belief
+    from asynclock._core.protocol.decisions import Displaced
+    from asynclock._core.protocol.losses import Losses
+    from asynclock._core.protocol.tenure import Tenure
+    from asynclock.errors import LeaseLostError
+    from asynclock.events import Kind
+
+_ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
+
+
+class Ending:
+    """Ends one held lock, once, on the client's loop, and reports how.
+
+    Attributes:
+        loop: The client's.
+        future: Done when the lock is released or lost; the result is the loss, or None.
+        confirmed: The store has confirmed its release.
+        on_expiry: Called when the deadline has ended it, before anyone is told.
+    """
+
+    def __init__(
+        self, tenure: Tenure, belief: Belief, losses: Losses, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[LeaseLostError | None] = loop.create_future()
+        self.confirmed: bool = False
+        self.on_expiry: Callable[[], object] | None = None
+        self._tenure = tenure
+        self._belief = belief
+        self._losses = losses
+        self._then: Callable[[], object] | None = None
+        losses.report = self.report_loss
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call ``call`` in the step that ends the lock, on the client's loop; at once if it has ended."""
+        if self.future.done():
+            call()
+        else:
+            self._then = call
+
+    def report_loss(self) -> None:
+        """End the lock and report its loss once; on the client's loop, or anywhere if that loop is closed."""
+        if (error := self._losses.take()) is None:
+            return
+        expired = isinstance(error, LeaseExpiredError)
+        if expired and self.on_expiry is not None and not self.loop.is_closed():
+            self.on_expiry()
+        self.end("lost", error.reason, reason=type(error).__name__)
+
+    def found_gone(self, by: Displaced) -> None:
+        """Another record is there instead: a loss, if that is proven (rules 2 and 6)."""
+        if not by.proven:
+            self.end("released", f"{by.reason} since")
+            return
+        belief = self._belief
+        if belief.phase in _ENDED:
+            return
+        error = self._tenure.error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
+        if belief.phase is not Phase.HELD:
+            belief.lost, belief.phase = error, Phase.LOST
+            self._losses.note(error)
+        elif not belief.end(error):
+            return
+        self.report_loss()
+
+    def written_over(self) -> None:
+        """The receiver of a hand-over has acquired the lock: this lease lasted until then."""
+        self.end("released", "handed over", reason="handover")
+
+    def end(self, kind: Kind, detail: str = "", reason: str = "") -> None:
+        """End the lock, unless it has ended, and report ``kind``."""
+        belief = self._belief
+        if kind == "released":
+            self.confirmed = True
+        if belief.phase is not Phase.LOST:
+            belief.phase = Phase.RELEASED
+        # End it first: a report runs callbacks of the user.
+        if not self.future.done() and not self.loop.is_closed():
+            self.future.set_result(belief.lost)
+            if self._then is not None:
+                self._then()
+        self._losses.tell(belief.lost)
+        self._tenure.report_end(kind, detail, reason)
+        # Nothing is left to do, and a circle of references would wait for the collector.
+        self._then = self.on_expiry = self._losses.report = None

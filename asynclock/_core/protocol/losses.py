@@ -1,0 +1,64 @@
+"""Who is told that a held lock was lost, in whatever thread that is found."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from asynclock.errors import LeaseLostError
+
+
+class Losses:
+    """Tells of the loss of one held lock: the callbacks where it is found, the end on the client's loop.
+
+    Each is told once: whoever takes an entry out of its list, in one step, tells of it.
+
+    Attributes:
+        report: Ends the lock and reports a loss that ``take`` gives, on the client's loop; or anywhere if
+            that loop is closed. None once it has ended.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.report: Callable[[], object] | None = None
+        self._loop = loop
+        self._unreported: list[LeaseLostError] = []  # one at most
+        self._callbacks: list[Callable[[LeaseLostError], object]] = []
+
+    def call(self, tell: Callable[[LeaseLostError], object]) -> None:
+        """Call ``tell`` once at a loss."""
+        self._callbacks.append(tell)
+
+    def forget(self) -> None:
+        """Call nobody any more."""
+        self._callbacks = []
+
+    def note(self, error: LeaseLostError) -> None:
+        """Note a loss that is to be reported."""
+        self._unreported.append(error)
+
+    def report_soon(self) -> None:
+        """Have the loss reported on the client's loop."""
+        if (report := self.report) is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(report)
+
+    def take(self) -> LeaseLostError | None:
+        """Return the loss that is to be reported, once."""
+        try:
+            return self._unreported.pop()
+        except IndexError:
+            return None
+
+    def tell(self, lost: LeaseLostError | None) -> None:
+        """Call the callbacks if it was lost. Report it here if the loop that would do so is closed."""
+        if lost is None:
+            return
+        with suppress(IndexError):  # another thread took the last one
+            while self._callbacks:
+                self._callbacks.pop(0)(lost)
+        if self._unreported and (report := self.report) is not None and self._loop.is_closed():
+            report()

@@ -1,0 +1,227 @@
+"""Frees one held lock whose holder has left or lost it, or hands it over (rules 3, 6, 15, 21 and 24)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from asynclock._core.protocol.belief import Phase
+from asynclock._core.protocol.decisions import Displaced, Freed
+from asynclock._core.protocol.objects import Landed
+from asynclock.errors import BackendError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock._core.protocol.belief import Belief
+    from asynclock._core.protocol.claim import Claim
+    from asynclock._core.protocol.ending import Ending
+    from asynclock._core.protocol.objects import Attempt, LockObjects, Outcome
+    from asynclock._core.protocol.renewer import Renewer
+    from asynclock._core.protocol.tenure import Tenure
+
+_LONGER: Final = 1.01
+
+
+class Release:
+    """Frees the record of one held lock, after ``Belief.stop`` or after a loss. On the client's loop.
+
+    Attributes:
+        freed: The write that released the lock, and left it free, or kept (rule 21) or offered (rule 29).
+    """
+
+    def __init__(
+        self,
+        objects: LockObjects,
+        *,
+        tenure: Tenure,
+        claim: Claim,
+        belief: Belief,
+        renewer: Renewer,
+        ending: Ending,
+    ) -> None:
+        self.freed: Freed | None = None
+        self._objects = objects
+        self._in_flight = objects.in_flight
+        self._tenure = tenure
+        self._claim = claim
+        self._belief = belief
+        self._renewer = renewer
+        self._ending = ending
+        self._kept_until = -math.inf
+        self._left_unfreed = False
+        self._cleans = False
+        ending.on_expiry = self._free_expired
+
+    def keep(self, seconds: float) -> None:
+        """Make a release keep the lock held until ``seconds`` from now (rule 21). From any thread."""
+        self._kept_until = self._objects.clock.boot() + seconds
+
+    def left_to_keep(self) -> float:
+        """Return for how many seconds a release keeps the lock; 0.0 or less: not at all."""
+        return self._kept_until - self._objects.clock.boot()
+
+    def let_go(self, loss: str | None = None) -> None:
+        """End belief and release in the background; ``loss`` as for ``Belief.stop``."""
+        if self._belief.stop(loss):
+            self._in_flight.spawn(self._free_in_background())
+
+    async def free(self, until: float | None = None, *, hand_over: Callable[[], bool] | None = None) -> None:
+        """Free the lock, after ``Belief.stop``; ``Belief.lost`` then says whether it was found to be gone.
+
+        Args:
+            until: Loop time to wait until, default the exit bound; after that it continues in the background.
+            hand_over: Called once no renewal is in flight; returns True if a receiver gets the lock instead.
+        """
+        with self._in_flight.protect():
+            bound = self._objects.timing.exit_bound
+            tried, freeing = None, None
+            at_once, until = until is None, self._ending.loop.time() + bound if until is None else until
+            if self._renewer.running is None:
+                if hand_over is not None and hand_over():
+                    freeing = self._ending.future
+                elif at_once and not (self._objects.pacing.limits or self.left_to_keep() > 0):
+                    # Nearly always enough, and then it needs no task of its own.
+                    with suppress(BackendError, ConfigError):
+                        tried = await self._claim.free_once(self._tenure.head, timeout=bound)
+                if tried is not None and isinstance(outcome := tried[1], Landed):
+                    self._note_freed(Freed(tried[0].record, outcome.version))
+                    return
+            await self._outlast(
+                freeing or self._in_flight.spawn(self._free_in_background(tried, hand_over)), until
+            )
+            if self._belief.phase is Phase.HANDED_OVER:
+                await self._outlast(self._ending.future, until)
+
+    async def _outlast(self, end: asyncio.Future[Any], until: float) -> None:
+        """Wait until that loop time for a release or hand-over; if it still runs then, report that."""
+        await asyncio.wait([end], timeout=max(0.0, until - self._ending.loop.time()))
+        if not end.done():
+            self.note_pending()
+
+    def note_pending(self) -> None:
+        """Report once that no caller waits any more for a running release."""
+        if not self._left_unfreed:
+            self._left_unfreed = True
+            error = self._claim.error
+            reason = "" if error is None else type(error).__name__
+            self._tenure.report_end("release_pending", self._why_unfreed(), reason)
+
+    @property
+    def pending(self) -> str | None:
+        """Why it still runs after its holder left; None if it ended, or the holder has not left."""
+        running = self._left_unfreed and self._belief.phase is Phase.RELEASING
+        return self._why_unfreed() if running else None
+
+    def _why_unfreed(self) -> str:
+        return "no answer so far" if self._claim.error is None else str(self._claim.error)
+
+    async def _free_in_background(
+        self,
+        tried: tuple[Attempt, Outcome] | None = None,
+        hand_over: Callable[[], bool] | None = None,
+    ) -> None:
+        self._in_flight.note_unfreed(self)
+        freed = None
+        try:
+            if (renewal := self._renewer.running) is not None:
+                # One write of a lease at a time (rule 6); if it was sent just now, its own timeout is first.
+                await asyncio.wait([renewal], timeout=_LONGER * self._objects.timing.request_timeout)
+                if renewal.done() and hand_over is not None and hand_over():
+                    self._in_flight.note_freed(self)
+                    return
+            freed = await self._free_record(tried=tried)
+        except asyncio.CancelledError:
+            if self._objects.closed is None:
+                raise  # its loop ends: it is freed at the exit, through another
+        self._in_flight.note_freed(self)
+        self._note_freed(freed)
+
+    async def _free_record(
+        self, *, through: LockObjects | None = None, tried: tuple[Attempt, Outcome] | None = None
+    ) -> Freed | Displaced | None:
+        kept_until = self._kept_until
+        return await self._claim.free(self._tenure.head, kept_until=kept_until, through=through, tried=tried)
+
+    async def free_through(self, objects: LockObjects, loss: str | None = None) -> None:
+        """Free the lock by requests on another loop, because this one is closed; within the exit bound.
+
+        ``loss`` as for ``Belief.stop``.
+        """
+        if self._belief.stop(loss) or self in self._in_flight.unfreed:
+            try:
+                async with asyncio.timeout(objects.timing.exit_bound):
+                    freed = await self._free_record(through=objects)
+                self._in_flight.note_freed(self)
+                self._note_freed(freed)
+            except TimeoutError:
+                self.give_up("the store did not answer in time")
+
+    def give_up(self, reason: str) -> None:
+        """Report that the release ends here without an answer of the store."""
+        self._in_flight.note_freed(self)
+        if self._claim.refusal is not None:
+            reason = str(self._claim.refusal)
+        elif self._claim.error is not None:
+            reason = f"{reason}: {self._claim.error}"
+        self._ending.end("release_unconfirmed", reason)
+
+    def _note_freed(self, freed: Freed | Displaced | None) -> None:
+        """Report how a release ended, as ``Claim.free`` tells it."""
+        if isinstance(freed, Displaced):
+            self._ending.found_gone(freed)
+        elif freed is None:
+            self.give_up("the store did not answer")
+        elif freed.record.expired:
+            self.freed = freed
+            self._ending.end("released", reason="read_back" if freed.read_back else "")
+        else:
+            self.freed, reason = freed, "" if self._claim.offer is None else "transfer"
+            kept = f"kept for another {max(0.0, self.left_to_keep()):.0f} s"
+            self._ending.end("released", kept, reason=reason)
+
+    # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
+
+    def may_hand_over(self) -> bool:
+        """Whether a receiver may write over the record: before the deadline, with a settled token.
+
+        Not while it is kept: that also excludes other callers of this client.
+        """
+        settled = self._belief.left() > 0 and self._claim.until_settled(self._tenure.head) <= 0
+        return settled and self.left_to_keep() <= 0
+
+    def hand_over(self) -> None:
+        """Leave record and claim to a receiver, which calls ``written_over``, ``found_gone`` or ``free``."""
+        self._belief.phase = Phase.HANDED_OVER
+        self._in_flight.add(self._ending.future)
+
+    # After a loss.
+
+    def note_left(self) -> None:
+        """Note that no body works under the lease any more; free it if lost only here. From any thread."""
+        if self._belief.stands:
+            with suppress(RuntimeError):  # the loop is closed: it frees itself
+                self._ending.loop.call_soon_threadsafe(self._free_standing)
+
+    def _free_standing(self) -> None:
+        if self._belief.stands:
+            self._belief.stands = False
+            self._in_flight.spawn(self._clean_up(stands=True))
+
+    def _free_expired(self) -> None:
+        if self._renewer.last is not None:
+            self._in_flight.spawn(self._clean_up())
+
+    async def _clean_up(self, *, stands: bool = False) -> None:
+        """Free the lock after its loss if it stands, or a renewal may still land, or has late (rule 3)."""
+        if self._renewer.last is not None:
+            await asyncio.wait([self._renewer.last])
+        head = self._tenure.head
+        late = head.sent is not self._belief.sent or self._claim.open_on(head.version)
+        if self._cleans or not (late or stands):
+            return
+        self._cleans = True
+        if isinstance(await self._free_record(), Freed):
+            self._tenure.report("reaped")  # any other outcome changes nothing for a lost lease (rule 6)

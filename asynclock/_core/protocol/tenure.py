@@ -1,0 +1,74 @@
+"""One time of holding a lock: whose it is, under which token, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock._core.protocol.objects import Attempt, LockObjects
+    from asynclock.errors import LeaseLostError
+    from asynclock.events import Kind
+
+
+class Tenure:
+    """What a held lock is, made of the write that ``landed``; reports its events, and names it in errors.
+
+    Attributes:
+        head: The last write that is known to have landed.
+    """
+
+    def __init__(self, objects: LockObjects, key: str, landed: Attempt) -> None:
+        assert landed.record.epoch is not None  # noqa: S101  our own record
+        self.key = key
+        self.owner: str = landed.record.owner
+        self.fencing_token: int = landed.record.epoch
+        self.head: Attempt = landed
+        self._began = landed.sent.monotonic
+        self._clock = objects.clock
+        self._events = objects.events
+        self._handed_out = False
+
+    def error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401  those of ``kind``
+        """Return an error of that kind about this tenure."""
+        return kind(key=self.key, owner=self.owner, fencing_token=self.fencing_token, reason=reason, **fields)
+
+    def hand_out(self, kind: Kind, *, reason: str, asked_at: float) -> None:
+        """Report that the caller now has the lock.
+
+        A lock lost before this point was never a lease, so no event says that it ended.
+        """
+        self._handed_out = True
+        self.report(kind, reason=reason, since=asked_at)
+
+    def report_end(self, kind: Kind, detail: str, reason: str) -> None:
+        """Report how the lease ended or is ending, if it ever was a lease."""
+        if self._handed_out:
+            self.report(kind, detail, reason=reason, since=self._began)
+
+    def report_stall(self, seconds: float) -> None:
+        """Report for how long this process did not run."""
+        self._events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
+
+    def report(
+        self,
+        kind: Kind,
+        detail: str = "",
+        *,
+        reason: str = "",
+        since: float | None = None,
+        remaining: float | None = None,
+    ) -> None:
+        """Report an event; ``since``, on the monotonic clock, gives its duration."""
+        duration = None if since is None else self._clock.monotonic() - since
+        self._events.emit(
+            kind,
+            self.key,
+            self.owner,
+            self.fencing_token,
+            detail,
+            reason=reason,
+            duration=duration,
+            remaining=remaining,
+        )
