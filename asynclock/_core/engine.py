@@ -158,7 +158,6 @@ class LockEngine:
         self._renewals = renewals
         self._observation = Observation()
         self._fairness = Fairness(objects.timing)
-        self._refusals = Refusals()
         self._queue = WaitQueue()
         self._held: HeldLock | None = None
 
@@ -194,7 +193,7 @@ class LockEngine:
 
         It keeps away, counts refusals, or observes a holder whom the store's clock cannot judge.
         """
-        return self.observes or self._refusals.count > 0 or self._fairness.away_for(now) > 0
+        return self.observes or self._observation.refusals.count > 0 or self._fairness.away_for(now) > 0
 
     @property
     def _entered(self) -> WeakKeyDictionary[object, ReferenceType[HeldLock]]:
@@ -292,7 +291,6 @@ class LockEngine:
             self._objects,
             self.key,
             observation=self._observation,
-            refusals=self._refusals,
             fairness=self._fairness,
             renewals=self._renewals,
             fencing=self.fencing,
@@ -418,7 +416,7 @@ class LockEngine:
     def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
         assert timeout is not None  # noqa: S101  else it does not run out
         status = self.last_seen()
-        contended = isinstance(error, PreconditionFailedError) and not self._refusals.count
+        contended = isinstance(error, PreconditionFailedError) and not self._observation.refusals.count
         reason = None if error is None or contended else by_name(str(error), self.key)
         if reason is None and self._held is not None and (pending := self._held.release.pending) is not None:
             reason = f"its last release is not confirmed: {pending}"

@@ -42,9 +42,11 @@ RELEASED: Final = "asynclock._core.record:LockRecord.released"
 
 # Acquiring.
 _ACQUISITION: Final = "asynclock._core.protocol.acquire:Acquisition"
-ACQUISITION: Final = f"{_ACQUISITION}.__init__"
 GIVE_UP: Final = f"{_ACQUISITION}._give_up"
-CLEAN_UP: Final = f"{_ACQUISITION}._clean_up"
+_STAKE: Final = "asynclock._core.protocol.stake:Stake"
+STAKE: Final = f"{_STAKE}.__init__"
+CLEAN_UP: Final = f"{_STAKE}.clean_up"
+GIVER_GONE: Final = f"{_STAKE}.found_gone"
 READ_AND_ADOPT: Final = f"{_ACQUISITION}._read_and_adopt"
 TAKE: Final = f"{_ACQUISITION}._take"
 ATTEMPT_ON: Final = f"{_ACQUISITION}._attempt_on"
@@ -205,7 +207,7 @@ MUTANTS: Final = (
     Mutant(
         "treat 409 and 412 as held by another",
         READ_AND_ADOPT,
-        "$mine = self._claim.recognise($seen)",
+        "$mine = claim.recognise($seen)",
         "$mine = None",
         Invariant.TAKEOVER_BOUND,
         "single-faults",
@@ -657,7 +659,7 @@ MUTANTS: Final = (
     Mutant(
         "make a second lease of one attempt",
         READ_AND_ADOPT,
-        "$mine is not None and not self._claim.is_spent($mine)",
+        "$mine is not None and not claim.is_spent($mine)",
         "$mine is not None",
         HEAD,
         "hudi-endings",
@@ -665,7 +667,7 @@ MUTANTS: Final = (
             Change(
                 ROUND,
                 "if ($away := self._fairness.away_for($now)) > 0: return $away, $seen",
-                "if ($away := self._fairness.away_for($now)) > 0 and self._claim.last() is None: "
+                "if ($away := self._fairness.away_for($now)) > 0 and self._stake.claim.last() is None: "
                 "return $away, $seen",
             ),
         ),
@@ -688,7 +690,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "tell the giver nothing where its receiver finds the lock gone",
-        READ_AND_ADOPT,
+        GIVER_GONE,
         "$given.ending.found_gone($by)",
         "$given.ending.written_over()",
         Invariant.LOSS_IS_TOLD,
@@ -895,7 +897,7 @@ MUTANTS: Final = (
         "let a token settle by the last attempt, whichever landed",
         ATTEMPT_ON,
         "return Attempt($record, $base, $now, $settled_at)",
-        "own = self._claim._by_nonce\n"
+        "own = self._stake.claim._by_nonce\n"
         "own.update({nonce: each._replace(settled_at=$settled_at) for nonce, each in own.items()})\n"
         "return Attempt($record, $base, $now, $settled_at)",
         Invariant.NOT_AHEAD,
@@ -928,7 +930,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "forget what the receiver of a lock may have written",
-        ACQUISITION,
+        STAKE,
         "Claim(*$own) if $given is None else $given.claim",
         "Claim(*$own)",
         Invariant.LOSS_IS_TRUE,
@@ -1003,8 +1005,8 @@ MUTANTS: Final = (
     Mutant(
         "end at most: promise a whole lease at the acquisition",
         ATTEMPT_ON,
-        "self._timing.promised(self._at_most)",
-        "self._timing.promised(None)",
+        "self._objects.timing.promised(self._at_most)",
+        "self._objects.timing.promised(None)",
         Invariant.CAPPED,
         "capped",
     ),

@@ -27,13 +27,11 @@ LARGER: Final = {
     "Core": 15,
     "FaultyBackend": 16,
     "FileEvents": 17,
-    "LockEngine": 15,
+    "LockEngine": 14,
     "Narrator": 17,
     "SimulatedStore": 14,
     "TapProxy": 16,
     "TopicEvents": 17,
-    # The phases of one acquisition: the proof follows its steps in order.
-    "Acquisition": 22,
     # Five subjects in one class: progress, retries, reports, its query and its lease.
     "StreamWriter": 30,
 }

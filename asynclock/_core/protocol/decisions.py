@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from asynclock._core.protocol.refusals import Refusals
 from asynclock._core.protocol.timing import Timing, longest_request
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Observation:
         self.needed: bool = False  # only observing will tell when the record seen last is free
         self.dated: bool = False  # an answer with this version had a usable Date
         self.first_date: float | None = None  # that came with this version and agrees with the wall clock
+        self.refusals: Refusals = Refusals()  # of writes over what it shows, in all acquisitions
         self.watchers: list[Callable[[Seen, Verdict], object]] = []  # told what each look shows
         self._version: str | None = None
         self._since = math.inf
