@@ -240,7 +240,7 @@ class Lock(Holdable):
                     hold = Hold(self, checked_timeout(timeout))
                     async with hold as lease:
                         end = partial(loop.call_soon_threadsafe, hold.step_down)
-                        with engine.leading(lease._core, end):
+                        with engine.turns.leading(lease._core, end):
                             return await work(lease)
                 except LeaseLostError as error:
                     if lease is None or lease.lost is None or engine.closed:
@@ -257,7 +257,7 @@ class Lock(Holdable):
         poll intervals, so that another candidate leads; after that it is a candidate again. It waits for
         nothing, and may be called from any thread.
         """
-        return self._core.step_down()
+        return self._core.turns.step_down()
 
 
 class Hold(AbstractAsyncContextManager[Lease]):

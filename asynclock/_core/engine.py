@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
-from asynclock._core.acquirers import acquired_above
+from asynclock._core.inspection import Inspection
 from asynclock._core.names import by_name
 from asynclock._core.portal import start_on
 from asynclock._core.protocol.acquire import Acquisition
-from asynclock._core.protocol.decisions import Observation, Seen, Verdict, judge, may_prune
-from asynclock._core.protocol.objects import Attempt, Landed, Open
-from asynclock._core.protocol.refusals import Refusals, Shown
-from asynclock._core.protocol.waiting import Fairness, WaitQueue
-from asynclock._core.record import LockRecord, is_no_lock
+from asynclock._core.protocol.decisions import Observation, Seen, Verdict
+from asynclock._core.protocol.objects import Attempt
+from asynclock._core.protocol.waiting import Fairness
 from asynclock._core.redemption import Redemption
-from asynclock._core.status import corrupt_status, own_status, seen_status
+from asynclock._core.status import own_status
 from asynclock._core.ticket import Ticket
+from asynclock._core.turns import Turns
 from asynclock._secrets import clean_url
-from asynclock.backend import Absent
 from asynclock.errors import (
     AcquireTimeoutError,
     BackendError,
     ConfigError,
     LeaseLostError,
-    LockChangedError,
     OutcomeUnknownError,
     PreconditionFailedError,
-    RecordCorruptError,
     TicketSpentError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from weakref import ReferenceType
 
     from asynclock._core.hooks import LeaseHooks
@@ -51,10 +47,6 @@ KEPT: Final = 1024
 """Engines that nobody uses and that are kept at least, those used last: an idle one has 2 kB."""
 _MOST_KEPT: Final = 16 * KEPT
 """Engines that are kept at most, even if each still has something to remember."""
-
-
-_WAITS_FOR_ITSELF: Final = 1.0
-"""Seconds after which a task that waits for a lock of its own is warned."""
 
 
 class Engines:
@@ -131,12 +123,13 @@ class LockEngine:
         home: Returns the client's loop; the first use decides which that is.
         fencing: Whether tokens are handed out (rule 11).
         hooks: What else happens when a lease begins and ends, or None.
+        turns: Whose turn it is, and the lock while this client holds it.
+        inspection: Looks at the lock without acquiring it.
         slot: Its number among those of a semaphore or of readers; None: it is no slot.
     """
 
     slot: int | None = None
     _bodies: WeakKeyDictionary[object, ReferenceType[HeldLock]] | None = None
-    _term: tuple[HeldLock, Callable[[], object]] | None = None
 
     def __init__(
         self,
@@ -146,20 +139,27 @@ class LockEngine:
         objects: LockObjects,
         renewals: Renewals,
         home: Callable[[], asyncio.AbstractEventLoop],
+        key: str | None = None,
+        fairness: Fairness | None = None,
     ) -> None:
         self.home: Callable[[], asyncio.AbstractEventLoop] = home
         self.fencing: bool = True
         self.hooks: LeaseHooks | None = None
         self.name = name
-        self.key: str = f"{name}.json"
+        self.key: str = key or f"{name}.json"
         self.url = url
         self._objects = objects
-        self._in_flight = objects.in_flight
         self._renewals = renewals
         self._observation = Observation()
-        self._fairness = Fairness(objects.timing)
-        self._queue = WaitQueue()
-        self._held: HeldLock | None = None
+        self.turns: Turns = Turns(
+            objects,
+            self._observation,
+            renewals,
+            fairness or Fairness(objects.timing),
+            key=self.key,
+            url=url,
+        )
+        self.inspection: Inspection = Inspection(objects, self._observation, name=name, key=self.key, url=url)
 
     def checked_at_most(self, seconds: float | None, at_least: float) -> float | None:
         """Return ``seconds``.
@@ -193,7 +193,7 @@ class LockEngine:
 
         It keeps away, counts refusals, or observes a holder whom the store's clock cannot judge.
         """
-        return self.observes or self._observation.refusals.count > 0 or self._fairness.away_for(now) > 0
+        return self.observes or self._observation.refusals.count > 0 or self.turns.fairness.away_for(now) > 0
 
     @property
     def _entered(self) -> WeakKeyDictionary[object, ReferenceType[HeldLock]]:
@@ -249,10 +249,10 @@ class LockEngine:
         asked_at, held = self._objects.clock.monotonic(), None
         until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
         try:
-            with self._in_flight.until_closed():
+            with self._objects.in_flight.until_closed():
                 if not once:
                     given = await self._turn(timeout)
-                elif self._queue.try_enter():
+                elif self.turns.queue.try_enter():
                     given = None
                 else:
                     self._note_failure(asked_at, "held")
@@ -266,16 +266,16 @@ class LockEngine:
                     asked_at=asked_at,
                 )
                 try:
-                    self._held = held = await acquisition.run()
+                    self.turns.held = held = await acquisition.run()
                 except BackendError as error:
                     if timeout == 0 and error.transient:
                         self._time_out(timeout, error)
                     raise
                 finally:
                     if held is None:
-                        self._queue.leave()
+                        self.turns.queue.leave()
                 if held is not None:
-                    held.ending.then(partial(self._note_end, held))
+                    held.ending.then(partial(self.turns.note_end, held))
                     self._tell_of(held)
                 elif once:
                     self._note_failure(asked_at, acquisition.failure)
@@ -291,7 +291,7 @@ class LockEngine:
             self._objects,
             self.key,
             observation=self._observation,
-            fairness=self._fairness,
+            fairness=self.turns.fairness,
             renewals=self._renewals,
             fencing=self.fencing,
             **named,
@@ -315,7 +315,7 @@ class LockEngine:
         asked_at = self._objects.clock.monotonic()
         until = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
         try:
-            with self._in_flight.until_closed():
+            with self._objects.in_flight.until_closed():
                 redemption = self._acquisition(
                     Redemption,
                     offer=ticket.offer,
@@ -350,12 +350,12 @@ class LockEngine:
         try:
             await asyncio.wait([held.ending.future], timeout=timing.request_timeout + timing.exit_bound)
         except asyncio.CancelledError:
-            self._in_flight.spawn(self.withdraw(held))
+            self._objects.in_flight.spawn(self.withdraw(held))
             raise
         if held.belief.lost is not None:
             held.belief.check()
         if held.release.freed is None or held.release.freed.record.expired:
-            self._in_flight.spawn(self.withdraw(held))
+            self._objects.in_flight.spawn(self.withdraw(held))
             detail = f"{held.claim.error or 'no answer'}: there is no ticket, and the lock is being freed"
             raise OutcomeUnknownError(backend="store", operation="transfer", key=self.key, detail=detail)
         return Ticket(clean_url(self.url), offer)
@@ -382,33 +382,11 @@ class LockEngine:
         )
 
     async def _turn(self, timeout: float | None) -> HeldLock | None:
-        """Wait for this call's turn; returns the lock that is handed over with it, or None."""
-        itself: asyncio.TimerHandle | None = None
-        if (held := self._held) is not None:
-            self._say_waiting(held.tenure.head.record, timeout)
-            narrator = self._objects.events.narrator
-            if narrator is not None and (place := acquired_above(held)) is not None:
-                later = asyncio.get_running_loop().call_later
-                itself = later(_WAITS_FOR_ITSELF, narrator.waits_for_itself, self.url, place)
+        """As of ``Turns.enter``, with the error of a timeout."""
         try:
-            return await self._queue.enter(timeout)
+            return await self.turns.enter(timeout)
         except TimeoutError:
             raise self._timed_out(timeout) from None
-        except asyncio.CancelledError:
-            if (stranded := self._queue.take_stranded()) is not None:
-                self._held = stranded  # until it has ended, as after any release
-                self._in_flight.spawn(stranded.release.free())
-            raise
-        finally:
-            if itself is not None:
-                itself.cancel()
-
-    def _say_waiting(self, own: LockRecord, timeout: float | None) -> None:
-        """Have it said that another of this client holds the lock; no store was looked at, so no event is."""
-        holder, limit = own.holder or "", timeout
-        self._objects.events.emit(
-            "waiting", self.key, own.owner, own.epoch, holder, limit=limit, only_said=True
-        )
 
     def _time_out(self, timeout: float | None, error: BackendError | None) -> NoReturn:
         raise self._timed_out(timeout, error) from error
@@ -418,22 +396,21 @@ class LockEngine:
         status = self.last_seen()
         contended = isinstance(error, PreconditionFailedError) and not self._observation.refusals.count
         reason = None if error is None or contended else by_name(str(error), self.key)
-        if reason is None and self._held is not None and (pending := self._held.release.pending) is not None:
+        held = self.turns.held
+        if reason is None and held is not None and (pending := held.release.pending) is not None:
             reason = f"its last release is not confirmed: {pending}"
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     def last_seen(self) -> LockStatus | None:
         """Return what stood in the way at the last look; None: it was never read."""
-        if self._held is not None:
-            head = self._held.tenure.head
+        if self.turns.held is not None:
+            head = self.turns.held.tenure.head
             return own_status(self.name, self.url, head.record, head.version)
-        if self._observation.last is None:
-            return None
-        return seen_status(self.name, self.url, *self._observation.last, self._objects.timing)
+        return self.inspection.last_seen()
 
     def stand_back(self, until: float) -> None:
         """Acquire nothing before loop time ``until``: the process may be ending."""
-        self._fairness.stand_back(until)
+        self.turns.fairness.stand_back(until)
 
     async def finish_lease(self, held: HeldLock) -> None:
         """Finish the lease of a holder.
@@ -463,39 +440,16 @@ class LockEngine:
             held.release.note_left()
             return False
         try:
-            await held.release.free(hand_over=partial(self._hand_over, held))
+            await held.release.free(hand_over=partial(self.turns.hand_over, held))
         except asyncio.CancelledError:
-            if self._in_flight.closed is None:
+            if self._objects.in_flight.closed is None:
                 raise  # else the end of the client cut it off: not the caller's error
         return True
-
-    def _hand_over(self, held: HeldLock) -> bool:
-        now = asyncio.get_running_loop().time()
-        wanted = held is self._held and self._queue.waiting
-        if not (wanted and held.release.may_hand_over() and self._fairness.may_hand_over(now)):
-            return False
-        self._held = None
-        self._renewals.discard(held)
-        self._fairness.handed_over(now)
-        held.release.hand_over()
-        self._queue.pass_on(held)
-        return True
-
-    def _note_end(self, held: HeldLock) -> None:
-        """Give the next one of this client its turn, if the lock that ended was not handed over."""
-        if held is not self._held:
-            return
-        self._held = None
-        self._renewals.discard(held)
-        freed = held.release.freed
-        self._observation.freed = freed if freed and freed.record.expired else None
-        self._fairness.ended(held.loop.time(), jittered=self._objects.jittered)
-        self._queue.leave()
 
     @property
     def closed(self) -> bool:
         """Whether the client was closed."""
-        return self._in_flight.closed is not None
+        return self._objects.in_flight.closed is not None
 
     def note_leader(self, error: Exception, *, led: bool) -> None:
         """Log that ``lead`` of this lock ends with ``error``; from any thread."""
@@ -506,95 +460,10 @@ class LockEngine:
         if (narrator := self._objects.events.narrator) is not None:
             narrator.leader_failed(self.url, error, led=led, fault=fault)
 
-    def watch(self, tell: Callable[[LockStatus], object]) -> Callable[[], None]:
-        """Call ``tell`` with what each look shows, on the client's loop; returns what ends that."""
-        timing, watchers = self._objects.timing, self._observation.watchers
-
-        def look(seen: Seen, verdict: Verdict) -> None:
-            tell(seen_status(self.name, self.url, seen, verdict, timing))
-
-        watchers.append(look)
-        return lambda: watchers.remove(look)
-
-    @contextmanager
-    def leading(self, held: HeldLock, end: Callable[[], object] = lambda: None) -> Iterator[None]:
-        """Have ``step_down`` call ``end``, from any thread, to end the work in the body under ``held``."""
-        self._term = term = held, end
-        try:
-            yield
-        finally:
-            if self._term is term:
-                self._term = None
-
-    def step_down(self) -> bool:
-        """See ``Lock.step_down``; from any thread."""
-        if (term := self._term) is None:
-            return False
-        held, end = term
-        held.body.ceded = True
-        self._fairness.cede()
-        with suppress(RuntimeError):  # the loop of the work is closed: its lease is on its way to be released
-            end()
-        return True
-
     async def status(self) -> LockStatus:
         """Read the lock once."""
-        return (await self._read())[0]
-
-    async def _read(self) -> tuple[LockStatus, LockRecord | None]:
-        try:
-            seen = await self._objects.read(self.key)
-        except RecordCorruptError as corrupt:
-            return corrupt_status(self.name, self.url, corrupt.version, corrupt.reason), None
-        self._observation.note(seen)
-        timing = self._objects.timing
-        verdict = judge(seen, self._observation, timing)
-        self._observation.note_judged(seen, verdict)
-        return seen_status(self.name, self.url, seen, verdict, timing), seen.record
-
-    async def prunable(self, older_than: float) -> str | None:
-        """Read the lock once; return its version if that may be deleted (rule 22), else None."""
-        try:
-            seen = await self._objects.read(self.key)
-        except RecordCorruptError:
-            return None
-        return seen.version if may_prune(seen, older_than, self._objects.timing) else None
-
-    async def _refuse_no_lock(self, version: str | None) -> None:
-        stored = await self._objects.fetch(self.key)
-        if not isinstance(stored, Absent) and stored.version == version and is_no_lock(stored.body):
-            reason = "it is evidently no lock: break_lock leaves it alone; give the lock another name"
-            raise RecordCorruptError(key=self.key, reason=reason, version=version)
+        return (await self.inspection.read())[0]
 
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
         """See ``Lock.break_lock``."""
-        current, record = await self._read()
-        if current.version == status.version and current.state in {"absent", "free"}:
-            return current
-        if current.version != status.version or (current.state == "held" and not force):
-            raise LockChangedError(key=self.key, expected=status.version, status=current)
-        if current.state == "corrupt":
-            await self._refuse_no_lock(status.version)
-        if record is None:
-            # As if a Hudi writer had dropped the fields: the next token starts from store time.
-            broken = LockRecord(expired=True, valid_until_ms=0, owner=self._objects.issuer.fresh_owner())
-        else:
-            broken = record.released(nonce=self._objects.issuer.fresh_nonce())
-        attempt = Attempt(broken, status.version, self._objects.now())
-        refusals = Refusals()
-        while True:
-            bound = self._objects.timing.exit_bound
-            with self._in_flight.until_closed(), self._in_flight.protect(at_most=bound):
-                outcome = await self._objects.write(self.key, attempt)
-            after, found = await self._read()
-            if isinstance(outcome, Landed) or found == broken:
-                return after
-            if after.version != status.version:
-                raise LockChangedError(key=self.key, expected=status.version, status=after) from outcome.error
-            if isinstance(outcome, Open):
-                raise outcome.error
-            shown = Shown(status.version, None)
-            refusals.note(shown, shown)
-            if refusals.final:
-                raise refusals.error(outcome.error, url=self._objects.events.url)
-            await asyncio.sleep(self._objects.jittered(self._objects.timing.poll_interval))
+        return await self.inspection.break_lock(status, force=force)

@@ -50,7 +50,7 @@ class Candidate:
 
     def __enter__(self) -> Self:
         if self._on_change is not None:
-            self._unwatch = self._engine.watch(self._look)
+            self._unwatch = self._engine.inspection.watch(self._look)
         return self
 
     def __exit__(self, *_: object) -> None:

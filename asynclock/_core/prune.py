@@ -81,7 +81,7 @@ async def _prune(
     while some := await scan.names():
         seen += len(some)
         ours = [name for name in some if not in_hudi_table(f"{core.url}/{name}")]
-        versions = await asyncio.gather(*(scan.engine(name).prunable(older_than) for name in ours))
+        versions = await asyncio.gather(*(scan.engine(name).inspection.prunable(older_than) for name in ours))
         for name, version in zip(ours, versions, strict=True):
             if version is None:
                 continue

@@ -111,7 +111,7 @@ class Writer(Inner):
 
     def wake(self) -> None:
         """Look at the readers now."""
-        self._fairness.wake()
+        self.turns.fairness.wake()
 
     def refuse_upgrade(self, who: object) -> None:
         """Refuse a reader, who would wait for itself."""
@@ -140,7 +140,7 @@ class Writer(Inner):
             if held is None:
                 return None
             try:
-                with self._in_flight.until_closed():
+                with self._objects.in_flight.until_closed():
                     # Announced and confirmed; only now look at the readers, for each lease again.
                     alone = await self._alone(held, until, once=once or timeout == 0)
             except BaseException:
@@ -174,7 +174,7 @@ class Writer(Inner):
                 )
             if not inside or once or loop.time() >= until or held.belief.remaining() <= 0:
                 return not inside and held.belief.remaining() > 0
-            await self._fairness.sleep(
+            await self.turns.fairness.sleep(
                 min(objects.jittered(objects.timing.poll_interval), until - loop.time())
             )
 

@@ -34,11 +34,11 @@ class Inner(LockEngine):
     @property
     def busy(self) -> bool:
         """Whether this client holds it, or is releasing it; no I/O."""
-        return self._held is not None
+        return self.turns.held is not None
 
     async def look(self) -> tuple[LockStatus, LockRecord | None]:
         """Read it once, and nothing else of its group."""
-        return await self._read()
+        return await self.inspection.read()
 
     async def transfer(self, held: HeldLock, within: float | None) -> Ticket:
         """Refuse it: who redeems a ticket would pass by the look at the other side."""
@@ -54,9 +54,8 @@ class Part(Inner):
     """
 
     def __init__(self, group: Slots, slot: int, **common: Any) -> None:  # noqa: ANN401  of ``LockEngine``
-        super().__init__(**common)
+        super().__init__(fairness=group.fairness, **common)
         self._group = group
-        self._fairness = group.fairness
         self.slot: int = slot
 
     async def acquire(self, *, at_most: float | None = None, **_: Any) -> HeldLock | None:  # noqa: ANN401
@@ -94,11 +93,15 @@ class Slots(LockEngine):
     prefix: ClassVar[str]
 
     def __init__(self, *, name: str, url: str, **common: Any) -> None:  # noqa: ANN401  of ``LockEngine``
-        super().__init__(name=name, url=url.rpartition("/")[0], **common)
         self.base: str = name.rpartition("/")[0]
-        self.key: str = f"{self.base}{SUFFIX}"
-        self.fairness: SharedFairness = SharedFairness(self._objects.timing)
-        self._fairness = self.fairness
+        self.fairness: SharedFairness = SharedFairness(common["objects"].timing)
+        super().__init__(
+            name=name,
+            url=url.rpartition("/")[0],
+            key=f"{self.base}{SUFFIX}",
+            fairness=self.fairness,
+            **common,
+        )
         self.slots: int = 0
         self._parts: dict[int, Part] = {}
         self._next: int | None = None
@@ -173,16 +176,16 @@ class Slots(LockEngine):
         asked_at, loop = self._objects.clock.monotonic(), asyncio.get_running_loop()
         until = math.inf if timeout is None else loop.time() + timeout
         try:
-            with self._in_flight.until_closed():
+            with self._objects.in_flight.until_closed():
                 if not once:
                     await self._turn(timeout)
-                elif not self._queue.try_enter():
+                elif not self.turns.queue.try_enter():
                     self._note_failure(asked_at, "held")
                     return None
                 try:
                     held = await self._rounds(until, timeout, once=once, at_most=at_most)
                 finally:
-                    self._queue.leave()
+                    self.turns.queue.leave()
         except (Exception, asyncio.CancelledError) as error:
             self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
             raise

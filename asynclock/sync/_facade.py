@@ -339,7 +339,7 @@ class Lock(Holdable):
             while True:
                 lease: Lease | None = None
                 try:
-                    with self.hold(timeout=timeout) as lease, engine.leading(lease._core):
+                    with self.hold(timeout=timeout) as lease, engine.turns.leading(lease._core):
                         return work(lease)
                 except LeaseLostError as error:
                     ended = lease is not None and (lease.lost is not None or lease._core.body.ceded)
@@ -355,7 +355,7 @@ class Lock(Holdable):
 
         ``lease.check()`` of the work raises from then on; until the work has ended, the lock stays held.
         """
-        return self._core.step_down()
+        return self._core.turns.step_down()
 
 
 class Semaphore(SemaphoreHandle, Holdable):

@@ -203,9 +203,9 @@ class Calling:
     async def _work(self) -> str:
         user, rng, loop = self._user, self._rng, self._run.loop
         engine = self._client._core.engine(NAME)
-        assert engine._held is not None
+        assert engine.turns.held is not None
         # A second handle, which is not released when it is dropped.
-        lease = Lease(engine._held, engine, of=cast("Any", self))
+        lease = Lease(engine.turns.held, engine, of=cast("Any", self))
         holding = self._checker.handed_out(user.name, user._process, lease, token=lease.fencing_token)
         run = Run(user.name, lease.owner, lease.fencing_token, loop.time())
         self._judge.begins(run)

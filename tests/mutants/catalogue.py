@@ -97,14 +97,14 @@ BOUNDS: Final = f"{_STORE_TIME}.bounds"
 OBSERVE_DATE: Final = f"{_STORE_TIME}.observe"
 
 # Waiting and handing over.
-TURN: Final = "asynclock._core.engine:LockEngine._turn"
+TURN: Final = "asynclock._core.turns:Turns.enter"
 FINISH: Final = "asynclock._core.engine:LockEngine._finish"
 RUN_ENDED: Final = "asynclock._core.protocol.waiting:Fairness.ended"
 POLL_INTERVAL: Final = "asynclock._core.protocol.waiting:Fairness.poll_interval"
 
 # Leading.
 LOOK_AT_LEADER: Final = "asynclock._core.leading:Candidate._look"
-STEP_DOWN: Final = "asynclock._core.engine:LockEngine.step_down"
+STEP_DOWN: Final = "asynclock._core.turns:Turns.step_down"
 ENGINE_TELL: Final = "asynclock._core.engine:LockEngine._tell_of"
 
 # Handing over by a ticket.
@@ -463,8 +463,8 @@ MUTANTS: Final = (
     Mutant(
         "drop what was handed to somebody who is gone",
         TURN,
-        "self._in_flight.spawn($held.release.free())",
-        "self._queue.leave()",
+        "self._objects.in_flight.spawn($held.release.free())",
+        "self.queue.leave()",
         LEFT,
         "cancellations",
     ),
@@ -972,7 +972,7 @@ MUTANTS: Final = (
     Mutant(
         "step down without standing back",
         STEP_DOWN,
-        "self._fairness.cede()",
+        "self.fairness.cede()",
         "pass",
         Invariant.STEPS_DOWN,
         "leaders",
@@ -1023,7 +1023,7 @@ MUTANTS: Final = (
         "offer the lock without ending belief",
         TRANSFER,
         "$held.release.let_go()",
-        "self._in_flight.spawn($held.release._free_in_background())",
+        "self._objects.in_flight.spawn($held.release._free_in_background())",
         HEAD,
         "transfers",
     ),

@@ -27,7 +27,6 @@ LARGER: Final = {
     "Core": 15,
     "FaultyBackend": 16,
     "FileEvents": 17,
-    "LockEngine": 14,
     "Narrator": 17,
     "SimulatedStore": 14,
     "TapProxy": 16,

@@ -44,7 +44,8 @@ class WaitQueue:
         Raises:
             TimeoutError: The turn did not come within ``timeout`` seconds.
         """
-        if self.try_enter():
+        if not self._busy:
+            self._busy = True
             return None
         turn: asyncio.Future[HeldLock | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(turn)
