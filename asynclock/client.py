@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
-    from asynclock._core.client import Renewal
+    from asynclock._core.home import Renewal
     from asynclock._core.status import LockStatus
     from asynclock.backend import Backend
     from asynclock.clock import Clock

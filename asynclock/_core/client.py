@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 
 from asynclock._core import shutdown
 from asynclock._core.engine import Engines, LockEngine
+from asynclock._core.home import Home
 from asynclock._core.inflight import InFlight
 from asynclock._core.mutex import Mutex
 from asynclock._core.names import SUFFIX, is_name
 from asynclock._core.narration import Narrator
 from asynclock._core.patched import refuse_patched
-from asynclock._core.portal import Host, prepare, run_on, running_loop, runs, uninterrupted
+from asynclock._core.portal import run_on, runs, uninterrupted
 from asynclock._core.protocol.body import CLOSED
 from asynclock._core.protocol.objects import LockObjects
 from asynclock._core.protocol.renewal import Renewals
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     import random
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 
+    from asynclock._core.home import Renewal
     from asynclock._core.status import LockStatus
     from asynclock.backend import Backend
     from asynclock.clock import Clock
     from asynclock.events import Event
 
 T = TypeVar("T")
-Renewal = Literal["thread", "loop"]
 MAX_HOLDER: Final = 256
 _LISTED_AT_ONCE: Final = 16
 
@@ -93,13 +93,12 @@ class Core:
         rng: random.Random | None = None,
         reopen: Callable[[], Backend] | None = None,
     ) -> None:
-        if renewal not in {"thread", "loop"}:
-            raise ConfigError(setting="renewal", value=renewal, reason='must be "thread" or "loop"')
         if settings is not None and not isinstance(settings, LeaseSettings):
             raise ConfigError(setting="settings", value=settings, reason="must be a LeaseSettings")
         split_url(url)
         refuse_patched()
         self.url: str = url.rstrip("/") if not url.endswith("://") else url
+        self._home = Home(self.url, renewal)
         self.settings: LeaseSettings = settings or LeaseSettings()
         self.backend = backend
         clock = clock or SystemClock()
@@ -123,15 +122,10 @@ class Core:
             holder=_checked_holder(holder),
             in_flight=InFlight(self),
         )
-        if renewal == "thread":
-            prepare()
-        self._renewal = renewal
+        self._home.prepare()
         self._reopen = reopen
-        self._in_flight = self._objects.in_flight
         self._renewals = Renewals(self._objects)
-        self._engines = Engines(self._new_engine, lambda: self._loop.time() if self._loop else math.inf)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._unusable: str | None = None
+        self._engines = Engines(self._new_engine, self._home.time)
         self._abandoned = False
         self._closing: asyncio.Task[None] | None = None
         self._closing_elsewhere = Mutex()
@@ -147,7 +141,7 @@ class Core:
             url=f"{self.url}/{name}",
             objects=self._objects,
             renewals=self._renewals,
-            home=self.home,
+            home=self._home.get,
         )
 
     def _kind_of(self, name: str) -> type[LockEngine]:
@@ -187,8 +181,8 @@ class Core:
 
     async def _names(self, prefix: str) -> AsyncGenerator[str, None]:
         async for entry in self._objects.list(prefix):
-            if self._unusable is not None:
-                raise self._unusable_error()
+            if self._home.ended is not None:
+                raise self._home.error()
             if entry.key.endswith(SUFFIX) and is_name(name := entry.key.removesuffix(SUFFIX)):
                 yield name
 
@@ -196,13 +190,13 @@ class Core:
         """See ``asynclock.LockClient.aclose``."""
         if self._abandoned:
             return
-        loop = self._loop
+        loop = self._home.loop
         if loop is not None and not runs(loop):
-            if self._unusable is None and not loop.is_closed():
+            if self._home.ended is None and not loop.is_closed():
                 raise self._unreleased_error("stopped; run it again to close the client on it")
             await run_on(asyncio.get_running_loop(), self._close_elsewhere)
             return
-        self._unusable = "it was closed"
+        self._home.ended = "it was closed"
         if loop is not None:
             await run_on(loop, self._close)
 
@@ -211,13 +205,13 @@ class Core:
             async with self._closing_elsewhere:
                 if self._reopen is None and any(held.belief.remaining() > 0 for held in self._renewals.held):
                     raise self._unreleased_error("closed, and its backend cannot be opened on another")
-                self._in_flight.closed = self._in_flight.closed or ConfigError(
+                self._objects.in_flight.closed = self._objects.in_flight.closed or ConfigError(
                     setting="client", value=self.url, reason="it was closed; connect again"
                 )
                 await self.release_elsewhere(closing=True)
                 self._renewals.close()
                 self._narrator.close()
-                self._unusable = self._unusable or "it was closed"
+                self._home.ended = self._home.ended or "it was closed"
 
     def _unreleased_error(self, state: str) -> ConfigError:
         return ConfigError(
@@ -235,12 +229,12 @@ class Core:
         self._closing.result()
 
     async def _close_once(self) -> None:
-        error = self._unusable_error()
-        self._in_flight.close(error)
+        error = self._home.error()
+        self._objects.in_flight.close(error)
         await self._let_go_of_all(CLOSED, closing=True)
         self._renewals.close()
         self._objects.close(error)
-        await self._in_flight.cut_off()
+        await self._objects.in_flight.cut_off()
         await self.backend.aclose()
         self._narrator.close()
 
@@ -256,7 +250,7 @@ class Core:
         if quietly:
             self._objects.events.hold_back()
         await self._let_go_of_all(loss)
-        for each in self._in_flight.unfreed:
+        for each in self._objects.in_flight.unfreed:
             if loss is None:
                 each.give_up("the process ended")
             else:
@@ -266,12 +260,12 @@ class Core:
         """Release every lock within the exit bound; ``closing``: to those that nobody uses it is no loss."""
         now = asyncio.get_running_loop().time()
         self._engines.stand_back(now + 2 * self.exit_bound)
-        self._in_flight.hurry()
+        self._objects.in_flight.hurry()
         going_on = True
         while going_on:
             for held in self._renewals.held:  # again: a write that was in flight may acquire another
                 held.release.let_go(None if closing and not held.body.in_use else loss)
-            going_on = await self._in_flight.progress(now + self.exit_bound)
+            going_on = await self._objects.in_flight.progress(now + self.exit_bound)
 
     async def report(self) -> None:
         """Pass on the events that ``release_all`` has held back. Runs on the client's loop."""
@@ -287,7 +281,7 @@ class Core:
         """
         locks = self._renewals.held
         renewed = {held.release for held in locks}
-        unfreed = [each for each in self._in_flight.unfreed if each not in renewed]
+        unfreed = [each for each in self._objects.in_flight.unfreed if each not in renewed]
         if self._reopen is None or not (locks or unfreed):
             return
         backend = self._reopen()
@@ -310,7 +304,7 @@ class Core:
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that everything runs on; None before first use and after the end."""
-        return self._loop if self._unusable is None else None
+        return self._home.loop if self._home.ended is None else None
 
     @property
     def exit_bound(self) -> float:
@@ -319,14 +313,14 @@ class Core:
 
     def lose_all(self, reason: str) -> None:
         """End all leases, and report their losses from this thread: nobody runs the loop any more."""
-        self._unusable, self._abandoned = reason, True
+        self._home.ended, self._abandoned = reason, True
         for held in self._renewals.held:
             held.belief.stop(reason)
             held.ending.report_loss()
 
     def abandon(self, reason: str) -> None:
         """Hold nothing any more and leave the sockets alone: this is a forked child."""
-        self._unusable, self._abandoned = reason, True
+        self._home.ended, self._abandoned = reason, True
         for held in self._renewals.held:
             held.belief.abandon(reason)
 
@@ -348,27 +342,7 @@ class Core:
         Raises:
             ConfigError: The client was closed, or belongs to another loop.
         """
-        if self._unusable is not None:
-            raise self._unusable_error()
-        if self._renewal == "thread":
-            if self._loop is None:
-                self._loop = Host.get().loop
-            return self._loop
-        here = running_loop()
-        if self._loop is None:
-            refuse_patched()
-            self._loop = here
-        elif self._loop is not here:
-            raise ConfigError(
-                setting="renewal",
-                value="loop",
-                reason="this client belongs to another event loop; use renewal='thread', or connect "
-                "in each loop",
-            )
-        return here
-
-    def _unusable_error(self) -> ConfigError:
-        return ConfigError(setting="client", value=self.url, reason=f"{self._unusable}; connect again")
+        return self._home.get()
 
 
 class Scan:

@@ -331,6 +331,7 @@ def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]
     """Return what a child process has of a client and some leases after the hook of a fork has run."""
     child = shallow_copy(client)
     child._core = core = shallow_copy(client._core)
+    core._home = shallow_copy(core._home)
     core._engines = Engines(core._new_engine, lambda: 0.0)  # the copies of a fork belong to the copied client
     renewals = core._renewals = shallow_copy(core._renewals)
     copies = {held: held_copy(held) for held in renewals.held}

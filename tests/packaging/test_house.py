@@ -24,7 +24,6 @@ SAME_NAME: Final = {
 
 MOST_ATTRIBUTES: Final = 12
 LARGER: Final = {
-    "Core": 15,
     "FaultyBackend": 16,
     "FileEvents": 17,
     "Narrator": 17,

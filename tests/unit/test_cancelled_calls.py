@@ -15,7 +15,7 @@ from tests.unit.loops import FOREVER, SOON, call_here, let_run, nothing
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from asynclock._core.client import Renewal
+    from asynclock._core.home import Renewal
 
 
 @pytest.mark.parametrize("renewal", ["loop", "thread"])

@@ -91,7 +91,7 @@ def test_nothing_touches_the_backend_after_closing(
 
         assert all(task.done() for task in acquiring)
         assert all(isinstance(task.exception(), ConfigError | None) for task in acquiring)
-        assert client._core._in_flight.pending == []
+        assert client._core._objects.in_flight.pending == []
         await asyncio.sleep(100.0)
         assert backend.closed == 1
         assert backend.late == []

@@ -50,7 +50,7 @@ async def acquired(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[LockC
         url="memory://", backend=backend, settings=SETTINGS, renewal="loop", clock=clock, rng=rng
     )
     lease = await client.lock("orders").acquire()
-    monkeypatch.setattr(client._core._in_flight, "spawn", start_eagerly)
+    monkeypatch.setattr(client._core._objects.in_flight, "spawn", start_eagerly)
     return client, backend, lease
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextvars import Context
 
-    from asynclock._core.client import Renewal
+    from asynclock._core.home import Renewal
 
 TIMES = 20
 
@@ -154,7 +154,8 @@ async def test_a_client_keeps_nothing_of_leases_that_ended(world: World) -> None
     async with world.client() as client:
         for _ in range(3):
             await (await client.lock("orders").acquire()).release()
-        client._core._in_flight.close(ConfigError(setting="client", value="orders", reason="it was closed"))
+        in_flight = client._core._objects.in_flight
+        in_flight.close(ConfigError(setting="client", value="orders", reason="it was closed"))
 
-        assert not client._core._in_flight.pending
+        assert not in_flight.pending
         assert not client._core._renewals.held

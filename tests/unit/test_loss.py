@@ -154,8 +154,8 @@ def lose(client: LockClient, lease: Lease) -> None:
         lease._core.belief.end(error)
         lease._core.belief.remaining()
 
-    assert client._core._loop is not None
-    client._core._loop.call_soon_threadsafe(now)
+    assert client._core._home.loop is not None
+    client._core._home.loop.call_soon_threadsafe(now)
 
 
 @pytest.mark.parametrize("renewal", ["thread", "loop"])

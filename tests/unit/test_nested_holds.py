@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from asynclock._core.client import Renewal
+    from asynclock._core.home import Renewal
 
 NESTED = "pass the lease on"
 SETTINGS = LeaseSettings(validity=20.0, max_clock_skew=0.0)

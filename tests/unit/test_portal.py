@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from weakref import ReferenceType
 
-    from asynclock._core.client import Renewal
+    from asynclock._core.home import Renewal
 
 traced = ContextVar("traced", default="before")
 
