@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock._codes import Code, coded
 from asynclock._core.names import SUFFIX
+from asynclock._core.sparing import BURST, COUNTED, FIRST_PAUSE, LONGEST_PAUSE, Counted, Pace
 from asynclock._log import log
 from asynclock._secrets import clean_message
 from asynclock._text import printable
@@ -27,24 +28,12 @@ if TYPE_CHECKING:
     from asynclock.clock import Clock
     from asynclock.events import Event, UnderWay
 
-FIRST_PAUSE: Final = 5.0
-"""Seconds from the first sentence about a fault or a wait to the second; each later pause doubles."""
-LONGEST_PAUSE: Final = 300.0
-BURST: Final = 8
-"""Sentences about single locks (waits, losses, releases) that one client logs at once. Others are counted."""
 _BETWEEN_LOOKS: Final = 1.0
 _STARVED: Final = 0.5
 """A look this many seconds late says nothing of silence: this process did not run, so nothing was read."""
 _FORGOTTEN: Final = 2 * LONGEST_PAUSE
 _MOST_LOCKS: Final = 10_000
 _MOST_CAUSES: Final = 4
-_MOST_NAMED: Final = 3
-_COUNTED: Final = {
-    "waits": (logging.INFO, Code.WAITING, "waiting as well for {}"),
-    "losses": (logging.WARNING, Code.LOSS, "leases lost as well: {}; stop the work that they protect"),
-    "releases": (logging.WARNING, Code.RELEASE_UNCONFIRMED, "releases not confirmed either: {}"),
-}
-"""Sentences for locks that were only counted."""
 # Call it now: the first use reads the time zone from a file, and a loss must not wait for that.
 time.localtime()
 
@@ -85,17 +74,12 @@ class Narrator:
         self.hushed = False
         self._url = url
         self._clock = clock
-        self._closed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._looked = -math.inf
-        self._requests: Callable[[], list[UnderWay]] = list
         self._acquiring, self._renewing, self._silent = _Fault(), _Fault(), _Fault()
-        self._waits: dict[str, _Wait] = {}
-        self._past_waits: deque[_Wait] = deque(maxlen=BURST)
+        self._waits = _Waits()
+        self._looks = _Looks(self._look)
+        self._counted = Counted()
         self._releasing: dict[str, float] = {}
         self._leading: dict[str, Pace] = {}
-        self._budgets = {group: _Budget() for group in _COUNTED}
-        self._counts: dict[str, tuple[int, list[str]]] = {}
 
     # Events.
 
@@ -130,12 +114,14 @@ class Narrator:
 
     def _hear_waiting(self, event: Event, now: float) -> None:
         self._answered(event, now)
-        wait = None if event.limit == 0 else self._wait_for(event.url, now)  # one try waits for nothing
+        wait = None if event.limit == 0 else self._waits.of(event.url, now)  # one try waits for nothing
         if wait is None or not logger.isEnabledFor(logging.INFO) or not wait.pace.is_due(now):
             return
-        if not self._may_say("waits", now):
-            self._count("waits", wait.url, again=wait.counted)
-            wait.counted = True
+        if not self._counted.may_say("waits", now):
+            if not wait.counted:
+                wait.counted = True
+                self._counted.add("waits", wait.url)
+            self._say_counted_later()
             return
         wait.said = True
         if event.reason == "kept":
@@ -151,35 +137,16 @@ class Narrator:
         sentence = coded(f"waiting for {event.url}, {holder}{_limit(event)}", Code.WAITING)
         self._say(logging.INFO, sentence, event)
 
-    def _wait_for(self, url: str, now: float) -> _Wait | None:
-        """Return the wait for a lock. A wait that has just ended continues: the lock may be in demand."""
-        if (wait := self._waits.get(url)) is not None or len(self._waits) >= _MOST_LOCKS:
-            return wait
-        wait = next((each for each in self._past_waits if each.url == url), None)
-        if wait is None or now - wait.ended > FIRST_PAUSE:
-            wait = _Wait(url)
-        wait.said = False
-        self._waits[url] = wait
-        return wait
-
     def _hear_acquired(self, event: Event, now: float) -> None:
         self._answered(event, now)
-        if self._end_wait(event, now):
+        if self._waits.end(event.url, now):
             self._say(logging.INFO, f"acquired {event.url} after {span(event.duration or 0.0)}", event)
 
     _hear_adopted = _hear_acquired
 
     def _hear_not_acquired(self, event: Event, now: float) -> None:
-        self._end_wait(event, now)
+        self._waits.end(event.url, now)
         self._acquiring.leave(event.url)
-
-    def _end_wait(self, event: Event, now: float) -> bool:
-        """End the wait for a lock; return True if it was reported."""
-        if (wait := self._waits.pop(event.url, None)) is None:
-            return False
-        wait.ended = now
-        self._past_waits.append(wait)
-        return wait.said
 
     def _hear_renewed(self, event: Event, now: float) -> None:
         self._answered(event, now)
@@ -229,7 +196,7 @@ class Narrator:
 
     def waits_for_itself(self, url: str, place: str) -> None:
         """Warn of a task that waits for a lock that it, or one that started it, acquired at ``place``."""
-        if self._may_say("waits", self._clock.monotonic()):
+        if self._counted.may_say("waits", self._clock.monotonic()):
             text = f"{url}: a task waits for a lock that it holds itself, or the task that started it"
             act = "a lock is not re-entrant: pass the lease on to the code that needs it, or release it first"
             self._warn(Code.WAITS_FOR_ITSELF, clean_message(f"{text}; acquired at {place}; {act}"))
@@ -258,35 +225,20 @@ class Narrator:
 
     def watch(self, requests: Callable[[], list[UnderWay]], due: float) -> None:
         """Note a request without an answer, and look again while there are any."""
-        self._requests = requests
-        if asyncio.get_running_loop().time() >= self._looked + _BETWEEN_LOOKS:
-            self._look(due)
+        self._looks.watch(requests, due)
 
     def close(self) -> None:
         """Log what was only counted, and stop the timer."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._looks.close()
         self._say_counted()
 
-    def _look_in(self, seconds: float) -> None:
-        if not self._closed:
-            loop = asyncio.get_running_loop()
-            due = loop.time() + seconds
-            self._timer = loop.call_at(due, self._look, due)
-
-    def _look(self, due: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._looked = now = asyncio.get_running_loop().time()
-        requests = self._requests()
+    def _look(self, requests: list[UnderWay], now: float, late: float) -> bool:
+        """Say what is due now; return whether to look again soon."""
         if not self.hushed:
             self._say_counted(self._clock.monotonic())
-            if now - due < _STARVED:
+            if late < _STARVED:
                 self._look_at(requests, now)
-        if requests or self._counts or self._silent.is_open:
-            self._look_in(_BETWEEN_LOOKS)
+        return bool(requests) or bool(self._counted) or self._silent.is_open
 
     def _look_at(self, requests: list[UnderWay], now: float) -> None:
         clock, due, longest = self._clock.monotonic(), False, 0.0
@@ -314,33 +266,23 @@ class Narrator:
 
     def _news(self, group: str, sentence: str, event: Event, now: float) -> None:
         """Warn about a single lock, or count it if many have the same news at once."""
-        if self._may_say(group, now):
-            self._warn(_COUNTED[group][1], sentence, event)
+        if self._counted.may_say(group, now):
+            self._warn(COUNTED[group][1], sentence, event)
         else:
-            self._count(group, event.url)
+            self._counted.add(group, event.url)
+            self._say_counted_later()
 
-    def _may_say(self, group: str, now: float) -> bool:
-        return group not in self._counts and self._budgets[group].take(now)
-
-    def _count(self, group: str, url: str, *, again: bool = False) -> None:
-        if not again:
-            count, named = self._counts.get(group, (0, []))
-            self._counts[group] = count + 1, [*named, url][:_MOST_NAMED]
-        if self._closed:
+    def _say_counted_later(self) -> None:
+        """Say what was counted after the first pause, or at once if the client was closed."""
+        if self._looks.closed:
             self._say_counted()
-            return
-        if self._timer is None:
-            with suppress(RuntimeError):  # no loop runs: ``close`` says it
-                self._look_in(FIRST_PAUSE)
+        else:
+            self._looks.look_in(FIRST_PAUSE)
 
     def _say_counted(self, now: float | None = None) -> None:
         """Say what was counted of the groups whose turn it is; None: of all."""
-        for group in list(self._counts):
-            if now is None or self._budgets[group].take(now):
-                count, named = self._counts.pop(group)
-                level, code, what = _COUNTED[group]
-                rest = f" and {count - len(named):,} more" if count > len(named) else ""
-                self._say(level, coded(what.format(f"{', '.join(named)}{rest}"), code))
+        for level, sentence in self._counted.sentences(now):
+            self._say(level, sentence)
 
     def _warn(self, code: Code, sentence: str, event: Event | None = None) -> None:
         self._say(logging.WARNING, coded(sentence, code), event)
@@ -350,18 +292,51 @@ class Narrator:
             log.log(level, sentence, extra=None if event is None else event.fields())
 
 
-class Pace:
-    """The pace of a message: at once, then after 5, 10, 20 s and so on."""
+class _Looks:
+    """Looks at the requests without an answer, once a second as long as there is a reason.
 
-    def __init__(self) -> None:
-        self._due, self._pause = -math.inf, FIRST_PAUSE
+    Args:
+        look: Given the requests, the loop time and how late it is: says what is due. True: look again soon.
+    """
 
-    def is_due(self, now: float) -> bool:
-        """Whether to say it now; if so, it is."""
-        if now < self._due:
-            return False
-        self._due, self._pause = now + self._pause, min(2 * self._pause, LONGEST_PAUSE)
-        return True
+    def __init__(self, look: Callable[[list[UnderWay], float, float], bool]) -> None:
+        self.closed = False
+        self._look_at = look
+        self._requests: Callable[[], list[UnderWay]] = list
+        self._timer: asyncio.TimerHandle | None = None
+        self._looked = -math.inf
+
+    def watch(self, requests: Callable[[], list[UnderWay]], due: float) -> None:
+        """Look at ``requests`` now, if that was not done just before, and again while there are any."""
+        self._requests = requests
+        if asyncio.get_running_loop().time() >= self._looked + _BETWEEN_LOOKS:
+            self._look(due)
+
+    def look_in(self, seconds: float) -> None:
+        """Look that much later, if no look is due anyway."""
+        if self._timer is None:
+            with suppress(RuntimeError):  # no loop runs: ``Narrator.close`` says it
+                self._set_timer(seconds)
+
+    def close(self) -> None:
+        """Look no more."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set_timer(self, seconds: float) -> None:
+        if not self.closed:
+            loop = asyncio.get_running_loop()
+            due = loop.time() + seconds
+            self._timer = loop.call_at(due, self._look, due)
+
+    def _look(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._looked = now = asyncio.get_running_loop().time()
+        if self._look_at(self._requests(), now, now - due):
+            self._set_timer(_BETWEEN_LOOKS)
 
 
 class _Wait:
@@ -372,6 +347,36 @@ class _Wait:
         self.pace = Pace()
         self.ended = -math.inf
         self.said = self.counted = False
+
+
+class _Waits:
+    """The waits for locks that others hold, and those that have just ended: a lock may be in demand."""
+
+    def __init__(self) -> None:
+        self._by_url: dict[str, _Wait] = {}
+        self._past: deque[_Wait] = deque(maxlen=BURST)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_url)
+
+    def of(self, url: str, now: float) -> _Wait | None:
+        """Return the wait for a lock, begun if need be; a wait that has just ended continues."""
+        if (wait := self._by_url.get(url)) is not None or len(self._by_url) >= _MOST_LOCKS:
+            return wait
+        wait = next((each for each in self._past if each.url == url), None)
+        if wait is None or now - wait.ended > FIRST_PAUSE:
+            wait = _Wait(url)
+        wait.said = False
+        self._by_url[url] = wait
+        return wait
+
+    def end(self, url: str, now: float) -> bool:
+        """End the wait for a lock; return True if it was reported."""
+        if (wait := self._by_url.pop(url, None)) is None:
+            return False
+        wait.ended = now
+        self._past.append(wait)
+        return wait.said
 
 
 class _Fault:
@@ -444,22 +449,6 @@ class _Fault:
         if now - self._failed > FIRST_PAUSE:
             self.locks.clear()
             self._said, self._ended = False, now
-
-
-class _Budget:
-    """Lets some sentences pass at once, and after these one in each first pause."""
-
-    def __init__(self) -> None:
-        self._left, self._at = float(BURST), -math.inf
-
-    def take(self, now: float) -> bool:
-        """Whether a sentence may pass."""
-        self._left = min(BURST, self._left + (now - self._at) / FIRST_PAUSE)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
 
 
 def span(seconds: float) -> str:

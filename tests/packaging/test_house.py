@@ -26,7 +26,6 @@ MOST_ATTRIBUTES: Final = 12
 LARGER: Final = {
     "FaultyBackend": 16,
     "FileEvents": 17,
-    "Narrator": 17,
     "SimulatedStore": 14,
     "TapProxy": 16,
     "TopicEvents": 17,

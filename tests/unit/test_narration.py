@@ -12,7 +12,8 @@ import pytest
 
 import asynclock
 from asynclock import AccessDeniedError, AcquireTimeoutError, LockClient, sync
-from asynclock._core.narration import BURST, Narrator, held_by, span
+from asynclock._core.narration import Narrator, held_by, span
+from asynclock._core.sparing import BURST
 from asynclock.backend import Entry
 from asynclock.events import Events
 from asynclock.testing._clocks import VirtualClock

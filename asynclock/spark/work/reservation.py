@@ -19,8 +19,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.names import SUFFIX
-from asynclock._core.narration import Pace, held_by, span
+from asynclock._core.narration import held_by, span
 from asynclock._core.portal import block_on
+from asynclock._core.sparing import Pace
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
 from asynclock.events import logger
 from asynclock.spark.errors import TableBusyError
