@@ -34,7 +34,7 @@ class Believer(Protocol):
 
 
 class _Nobody:
-    """In place of ``Losses``: nobody is told."""
+    """In place of ``Losses``: tells nobody."""
 
     def note(self, error: object) -> None:
         """See ``Losses.note``."""
@@ -76,7 +76,7 @@ class Probe:
         """Bring the copy up to date."""
         self._copy.update(self._original)
         if self._belief is not None:
-            # What the copy finds must not be found in the original, and is told to nobody.
+            # What the copy finds must not be found in the original, and nobody hears of it.
             self._belief._ends = self._belief._ends.copy()
             self._belief._losses = _NOBODY
 

@@ -40,7 +40,7 @@ class Belief:
         objects: Whose clocks count.
         at_most: Seconds after which belief ends for good (rule 27), or None.
         refusals: Of its renewals.
-        losses: Who is told of its loss.
+        losses: Tells of its loss.
 
     Attributes:
         phase: How far the lock has come.

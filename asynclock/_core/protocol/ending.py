@@ -28,7 +28,7 @@ class Ending:
         loop: The client's.
         future: Done when the lock is released or lost; the result is the loss, or None.
         confirmed: The store has confirmed its release.
-        on_expiry: Called when the deadline has ended it, before anyone is told.
+        on_expiry: Called when the deadline has ended it, before that is reported.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who is told that a held lock was lost, in whatever thread that is found."""
+"""Tells of the loss of a held lock, in whatever thread that is found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Losses:
     """Tells of the loss of one held lock: the callbacks where it is found, the end on the client's loop.
 
-    Each is told once: whoever takes an entry out of its list, in one step, tells of it.
+    Each is called once: by the thread that takes it out of its list, which is one step.
 
     Attributes:
         report: Ends the lock and reports a loss that ``take`` gives, on the client's loop; or anywhere if
