@@ -109,6 +109,85 @@ class _Injection:
     times: int
 
 
+class _FaultPlan:
+    """Which of the next requests to spoil, and how.
+
+    Attributes:
+        random: Draws the storm, and all else that is drawn.
+        applied: How often each fault was applied.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311  reproducible on purpose
+        self.applied: Counter[Fault] = Counter()
+        self._injections: list[_Injection] = []
+        self._storm: list[tuple[Fault, float]] = []
+        self._storm_total = 0.0
+
+    def inject(self, fault: Fault, *, operation: str | None = None, nth: int = 1, times: int = 1) -> None:
+        """See ``FaultyBackend.inject``."""
+        if operation is not None and not _fits(fault, operation):
+            raise ConfigError(
+                setting="operation", value=operation, reason=f"{fault} applies to {_fitting(fault)}"
+            )
+        for setting, value in (("nth", nth), ("times", times)):
+            if value < 1:
+                raise ConfigError(setting=setting, value=value, reason="must be at least 1")
+        self._injections.append(_Injection(fault, operation, nth - 1, times))
+
+    def storm(self, shares: Mapping[Fault, float]) -> None:
+        """See ``FaultyBackend.storm``."""
+        total = sum(shares.values())
+        if total > 1 or any(share < 0 for share in shares.values()):
+            raise ConfigError(
+                setting="shares", value=dict(shares), reason="must be 0 to 1 and sum to at most 1"
+            )
+        self._storm = list(shares.items())
+        self._storm_total = total
+
+    def calm(self) -> None:
+        """See ``FaultyBackend.calm``."""
+        self._injections.clear()
+        self.storm({})
+
+    def draw(self, operation: str) -> Fault | None:
+        """Return what to do to the next request of that kind, and count it; None: nothing."""
+        fault = self._injected(operation) if self._injections else None
+        if fault is None and self._storm_total:
+            fault = self._stormed(operation)
+        if fault is not None:
+            self.applied[fault] += 1
+        return fault
+
+    def _injected(self, operation: str) -> Fault | None:
+        for injection in self._injections:
+            matches = (
+                _fits(injection.fault, operation)
+                if injection.operation is None
+                else injection.operation == operation
+            )
+            if not matches:
+                continue
+            if injection.skip:
+                injection.skip -= 1
+                continue
+            injection.times -= 1
+            if not injection.times:
+                self._injections.remove(injection)
+            return injection.fault
+        return None
+
+    def _stormed(self, operation: str) -> Fault | None:
+        chance = self.random.random()
+        if chance >= self._storm_total:
+            return None
+        for fault, share in self._storm:
+            chance -= share
+            if chance < 0:
+                return fault if _fits(fault, operation) else None
+        return None
+
+
 class FaultyBackend:
     """Passes requests on to ``inner`` and spoils the chosen ones.
 
@@ -119,7 +198,6 @@ class FaultyBackend:
 
     Attributes:
         journal: Every call, in order of completion.
-        applied: How often each fault was applied.
         delay: Least and most seconds by which ``LATE``, ``DUPLICATE`` and ``SLOW`` delay.
         date_error: Least and most seconds by which ``STALE_DATE`` and ``CLOCK_AHEAD`` err.
     """
@@ -131,16 +209,17 @@ class FaultyBackend:
         self.sends_dates: bool = inner.sends_dates
         self.versions_may_repeat: bool = inner.versions_may_repeat
         self.journal: list[Call] = []
-        self.applied: Counter[Fault] = Counter()
         self.delay: tuple[float, float] = (0.05, 1.0)
         self.date_error: tuple[float, float] = (30.0, 60.0)
         self._inner = inner
-        self._random = random.Random(seed)  # noqa: S311  reproducible on purpose
+        self._plan = _FaultPlan(seed)
         self._clock = SystemClock() if clock is None else clock
-        self._injections: list[_Injection] = []
-        self._storm: list[tuple[Fault, float]] = []
-        self._storm_total = 0.0
         self._stray: set[asyncio.Task[Any]] = set()
+
+    @property
+    def applied(self) -> Counter[Fault]:
+        """How often each fault was applied."""
+        return self._plan.applied
 
     def inject(self, fault: Fault, *, operation: str | None = None, nth: int = 1, times: int = 1) -> None:
         """Spoil the ``nth`` matching request from now on, and the ``times - 1`` after it.
@@ -154,14 +233,7 @@ class FaultyBackend:
         Raises:
             ConfigError: An unknown operation, one that the fault does not fit, or a number below 1.
         """
-        if operation is not None and not _fits(fault, operation):
-            raise ConfigError(
-                setting="operation", value=operation, reason=f"{fault} applies to {_fitting(fault)}"
-            )
-        for setting, value in (("nth", nth), ("times", times)):
-            if value < 1:
-                raise ConfigError(setting=setting, value=value, reason="must be at least 1")
-        self._injections.append(_Injection(fault, operation, nth - 1, times))
+        self._plan.inject(fault, operation=operation, nth=nth, times=times)
 
     def storm(self, shares: Mapping[Fault, float]) -> None:
         """Spoil requests at random until further notice; an empty mapping ends it.
@@ -172,18 +244,11 @@ class FaultyBackend:
         Raises:
             ConfigError: A share is negative or they sum to more than 1.
         """
-        total = sum(shares.values())
-        if total > 1 or any(share < 0 for share in shares.values()):
-            raise ConfigError(
-                setting="shares", value=dict(shares), reason="must be 0 to 1 and sum to at most 1"
-            )
-        self._storm = list(shares.items())
-        self._storm_total = total
+        self._plan.storm(shares)
 
     def calm(self) -> None:
         """End the storm and forget the faults not yet applied; what is under way still lands."""
-        self._injections.clear()
-        self.storm({})
+        self._plan.calm()
 
     async def get(self, key: str) -> Stored | Absent:
         """Read an object, perhaps spoiled."""
@@ -277,7 +342,7 @@ class FaultyBackend:
     async def _after(self, fault: Fault, operation: str, key: str) -> None:
         """Apply the faults behind the store."""
         if fault is Fault.SLOW:
-            await asyncio.sleep(self._random.uniform(*self.delay))
+            await asyncio.sleep(self._plan.random.uniform(*self.delay))
         elif fault is Fault.REPLY_LOST:
             raise self._unknown(operation, key, "the connection broke")
         elif fault is Fault.OWN_412:
@@ -290,7 +355,7 @@ class FaultyBackend:
             )
 
     async def _later(self, send: Callable[[], Coroutine[Any, Any, Written]]) -> None:
-        await asyncio.sleep(self._random.uniform(*self.delay))
+        await asyncio.sleep(self._plan.random.uniform(*self.delay))
         with suppress(BackendError):  # nobody is waiting for this answer
             await send()
 
@@ -298,46 +363,13 @@ class FaultyBackend:
         if date is None or fault is Fault.NO_DATE:
             return None
         if fault is Fault.STALE_DATE:
-            return date - self._random.uniform(*self.date_error)
+            return date - self._plan.random.uniform(*self.date_error)
         if fault is Fault.CLOCK_AHEAD:
-            return date + self._random.uniform(*self.date_error)
+            return date + self._plan.random.uniform(*self.date_error)
         return date
 
     def _draw(self, operation: str) -> Fault | None:
-        fault = self._injected(operation) if self._injections else None
-        if fault is None and self._storm_total:
-            fault = self._stormed(operation)
-        if fault is not None:
-            self.applied[fault] += 1
-        return fault
-
-    def _injected(self, operation: str) -> Fault | None:
-        for injection in self._injections:
-            matches = (
-                _fits(injection.fault, operation)
-                if injection.operation is None
-                else injection.operation == operation
-            )
-            if not matches:
-                continue
-            if injection.skip:
-                injection.skip -= 1
-                continue
-            injection.times -= 1
-            if not injection.times:
-                self._injections.remove(injection)
-            return injection.fault
-        return None
-
-    def _stormed(self, operation: str) -> Fault | None:
-        chance = self._random.random()
-        if chance >= self._storm_total:
-            return None
-        for fault, share in self._storm:
-            chance -= share
-            if chance < 0:
-                return fault if _fits(fault, operation) else None
-        return None
+        return self._plan.draw(operation)
 
     async def _noted(self, operation: str, key: str, fault: Fault | None, call: Coroutine[Any, Any, T]) -> T:
         try:

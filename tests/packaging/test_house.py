@@ -24,7 +24,6 @@ SAME_NAME: Final = {
 
 MOST_ATTRIBUTES: Final = 12
 LARGER: Final = {
-    "FaultyBackend": 16,
     "FileEvents": 17,
     "SimulatedStore": 14,
     "TapProxy": 16,
