@@ -70,7 +70,7 @@ class Play:
         client = self._world.client(process)
         client.backend.storm({Fault.REPLY_LOST: 0.02, Fault.LATE: 0.02, Fault.REQUEST_LOST: 0.02})
         blind(client, self._entries)
-        client._core._objects.holder = holder or process.name
+        client._core._objects.issuer.holder = holder or process.name
         return client
 
     async def _work(self, process: Process, who: str) -> None:

@@ -80,7 +80,7 @@ class Register:
                 if not error.transient:
                     raise
                 failure = error
-                await self._objects.pause(self._objects.jittered(_PAUSE))
+                await self._objects.in_flight.pause(self._objects.jittered(_PAUSE))
             else:
                 return
         assert failure is not None  # noqa: S101  each round without one returns

@@ -18,6 +18,7 @@ from asynclock._core.protocol.claim import Claim
 from asynclock._core.protocol.decisions import Observation
 from asynclock._core.protocol.held import HeldLock
 from asynclock._core.protocol.objects import LockObjects
+from asynclock._core.protocol.renewer import Renewer
 from asynclock.testing._virtual import Process
 from tests.laboratory.history import Simulation
 from tests.laboratory.names import KEY
@@ -159,11 +160,11 @@ class Recorder:
         record, owner = attempt.record, attempt.record.owner
         known = self._owners.get(owner)
         if owner not in self._acquired and acquisition is not None:
-            given, mine = acquisition._given, None
+            given, mine = acquisition._stake.given, None
             if known is None or known.base != attempt.base:
                 mine = self._mine(acquisition, attempt.base)
             if known is None and given is not None:
-                self._hand(given.owner, owner)
+                self._hand(given.tenure.owner, owner)
             elif mine is not None and mine != owner:
                 self._hand(mine, owner)
             elif (
@@ -185,7 +186,7 @@ class Recorder:
 
     def _mine(self, acquisition: Acquisition, base: str | None) -> str | None:
         """Return the owner of the attempt of this acquisition that made ``base``."""
-        mine = (each for each in acquisition._claim._by_nonce.values() if base and each.version == base)
+        mine = (each for each in acquisition._stake.claim._by_nonce.values() if base and each.version == base)
         return next((self.actor(each.record.owner) for each in mine), None)
 
     def _hand(self, giver: str, to: str) -> None:
@@ -207,7 +208,9 @@ class Recorder:
             version, since = self._since[id(acquisition._observation)]
             assert version == attempt.base
             record = acquisition._observation.last[0].record if acquisition._observation.last else None
-            lease = max((record.lease_ms or 0) / 1000 if record else 0.0, acquisition._timing.validity)
+            lease = max(
+                (record.lease_ms or 0) / 1000 if record else 0.0, acquisition._objects.timing.validity
+            )
             needed = lease / clock._drift  # by true time
             self.add("watch", owner, since, short=LONGEST - int(needed * 1000) + 1)
         self.add("look", owner, look.place)
@@ -288,17 +291,17 @@ class Recorder:
 
     def holds(self, held: HeldLock, landed: Attempt) -> None:
         """Note a lease."""
-        self._acquired.add(held.owner)
-        self.add("adopt", held.owner, attempt=self.number(landed.record.nonce))
+        self._acquired.add(held.tenure.owner)
+        self.add("adopt", held.tenure.owner, attempt=self.number(landed.record.nonce))
 
-    def extends(self, held: HeldLock, attempt: Attempt) -> None:
+    def extends(self, owner: str, attempt: Attempt) -> None:
         """Note a renewal that was found to have landed in time."""
-        self.add("extend", held.owner, attempt=self.number(attempt.record.nonce))
+        self.add("extend", owner, attempt=self.number(attempt.record.nonce))
 
     def asked(self, checker: Checker) -> None:
         """Note who believes now."""
         for holding in checker._holdings:
-            if holding.believes and holding.probe.held is not None and holding.probe.held.key == KEY:
+            if holding.believes and holding.probe.held is not None and holding.probe.held.tenure.key == KEY:
                 at, requests, number = self.place()
                 self._believed[holding.lease.owner] = at, requests, number - 1
 
@@ -352,7 +355,7 @@ def _acquisitions(recorder: Recorder) -> Hooks:
 
     def read_and_adopt(original: Any) -> Any:  # noqa: ANN401  a function
         async def wrapped(self: Acquisition) -> Any:  # noqa: ANN401  its result
-            token = _reader.set((self._owner, self))
+            token = _reader.set((self._stake.owner, self))
             try:
                 return await original(self)
             finally:
@@ -395,17 +398,17 @@ def _leases(recorder: Recorder) -> Hooks:
         return wrapped
 
     def extend(original: Any) -> Any:  # noqa: ANN401  a function
-        def wrapped(self: HeldLock, attempt: Attempt, **more: Any) -> None:  # noqa: ANN401  its own
-            before = self._sent
+        def wrapped(self: Renewer, attempt: Attempt, **more: Any) -> None:  # noqa: ANN401  its own
+            before = self._belief.sent
             original(self, attempt, **more)
-            if self.key == KEY and self._sent is not before:
-                recorder.extends(self, attempt)
+            if self._tenure.key == KEY and self._belief.sent is not before:
+                recorder.extends(self._tenure.owner, attempt)
 
         return wrapped
 
     def read_back(original: Any) -> Any:  # noqa: ANN401  a function
-        async def wrapped(self: HeldLock, outcome: Any) -> Any:  # noqa: ANN401  its own
-            token = _reader.set((self.owner, None))
+        async def wrapped(self: Renewer, outcome: Any) -> Any:  # noqa: ANN401  its own
+            token = _reader.set((self._tenure.owner, None))
             try:
                 return await original(self, outcome)
             finally:
@@ -413,7 +416,7 @@ def _leases(recorder: Recorder) -> Hooks:
 
         return wrapped
 
-    return [(HeldLock, "__init__", init), (HeldLock, "_extend", extend), (HeldLock, "_read_back", read_back)]
+    return [(HeldLock, "__init__", init), (Renewer, "_extend", extend), (Renewer, "_read_back", read_back)]
 
 
 def _writes(recorder: Recorder) -> Hooks:
