@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock._core.protocol import decisions
-from asynclock._core.protocol.held import HeldLock
+from asynclock._core.protocol.belief import Belief
 from tests.laboratory.simulate import quiet
 from tests.laboratory.traces.checking import accepted
 from tests.laboratory.traces.recorder import OutsideError, record
@@ -51,10 +51,10 @@ def test_the_shipped_code_does_what_the_specification_allows(monkeypatch: pytest
         changed(lines, "look", place=(0.0, 0, 0)),
     ]
     mistaken = []
-    left, expiry, seeds = HeldLock._left, decisions._expiry, noted()
+    left, expiry, seeds = Belief.left, decisions._expiry, noted()
 
     with monkeypatch.context() as patch:
-        patch.setattr(HeldLock, "_left", lambda self: left(self) + 3.0)
+        patch.setattr(Belief, "left", lambda self: left(self) + 3.0)
         mistaken.append(recorded("worst-clocks", seeds["believe until the record ends"]))
     with monkeypatch.context() as patch:
         patch.setattr(decisions, "_expiry", lambda *about: (at := expiry(*about)) and at - about[2].slack)
