@@ -105,7 +105,7 @@ class Slots(LockEngine):
         self.slots: int = 0
         self._parts: dict[int, Part] = {}
         self._next: int | None = None
-        self._left = False
+        self._left: list[int] = []
         self._in_the_way: LockStatus | None = None
 
     async def ready(self, *, first: bool) -> bool:
@@ -155,7 +155,7 @@ class Slots(LockEngine):
 
     def note_end(self, slot: int) -> None:
         """Let the one of this client that waits try a slot at once: this client has just left it."""
-        self._next, self._left = slot, True
+        self._left.append(slot)
         self.fairness.wake()
 
     def note_in_the_way(self, status: LockStatus | None) -> None:
@@ -226,14 +226,15 @@ class Slots(LockEngine):
         """Try the slot that this client left last, and what is free; of many, a few in each later round."""
         if not await self.ready(first=first) or self.fairness.away_for(asyncio.get_running_loop().time()) > 0:
             return None
-        if self._next is None:
+        left = self._left.pop() if self._left else self.slots
+        if left < self.slots:
+            self._next = left  # free, unless another has taken it since
+        elif self._next is None:
             self._next = math.floor(self._objects.jittered(self.slots, least=0.0))
         ring = [(self._next + step) % self.slots for step in range(self.slots)]
-        if first or self._left:
-            self._left = False
-            if (held := await self._try(ring[:1], at_most)) is not None:
-                return held
-        for start in range(int(first), self.slots if first else min(self.slots, LOOKS), LOOKS):
+        if (tries := first or left < self.slots) and (held := await self._try(ring[:1], at_most)) is not None:
+            return held
+        for start in range(int(tries), self.slots if first else min(self.slots, LOOKS), LOOKS):
             some = ring[start : start + LOOKS]
             if (held := await self._try(await self._free_of(some), at_most)) is not None:
                 return held
@@ -245,6 +246,7 @@ class Slots(LockEngine):
             part = self.part(slot)
             if not part.busy and (held := await part.acquire(at_most=at_most)) is not None:
                 self._next = slot + 1
+                self._left = [each for each in self._left if each != slot]
                 return held
         return None
 

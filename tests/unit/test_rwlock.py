@@ -12,6 +12,7 @@ from asynclock import (
     ConfigError,
     LeaseTakenOverError,
     LockChangedError,
+    LockClient,
     RecordCorruptError,
 )
 from asynclock.testing._faulty import Fault
@@ -63,6 +64,24 @@ async def test_a_reader_again_is_one_write_and_one_look(world: World) -> None:
 
     kinds = [(each.kind, each.key) for each in world.journal[began:]]
     assert kinds[:2] == [("put_if_match", f"t/rw=r{slot}.json"), ("get", "t/rw=w.json")]
+
+
+@in_virtual_time
+async def test_many_readers_of_a_client_go_back_to_the_slots_that_they_left(world: World) -> None:
+    """Three requests a turn, as for one reader alone, though short reads end while others begin."""
+    clients, turns, began = [world.client() for _ in range(3)], 0, len(world.journal)
+
+    async def read(client: LockClient) -> None:
+        nonlocal turns
+        for _ in range(20):
+            async with client.rwlock("t").read.hold():
+                await asyncio.sleep(0.05)
+            turns += 1
+
+    await asyncio.gather(*(read(client) for client in clients for _ in range(8)))
+    assert len(world.journal) - began < 3.5 * turns
+    for client in clients:
+        await client.aclose()
 
 
 @in_virtual_time
