@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.mutants.planting import Change, Patch
+from tests.mutants.several import ENTER_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -758,5 +759,11 @@ PIPELINE_MUTANTS: Final = (
         "a validation does not see a commit under an older token",
         (Change(STALE, "commit.fencing_token < known", "False"),),
         _TESTS + "test_validate.py::test_tokens_of_different_streams_are_not_compared",
+    ),
+    # In the lock, where no history has the pause that it needs.
+    PipelineMutant(
+        "hold all: hand out what has hardly any time left",
+        (Change(ENTER_ALL, "await confirm_all(self._leases)", "pass"),),
+        "tests/unit/test_hold_all.py::test_what_has_hardly_any_time_left_is_renewed_first",
     ),
 )

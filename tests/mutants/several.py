@@ -10,6 +10,7 @@ from tests.mutants.planting import Change
 
 ENTER_ALL: Final = "asynclock._several:HoldAll.__aenter__"
 TIE: Final = "asynclock._core.together:tie"
+EXIT_ALL: Final = "asynclock._several:HoldAll.__aexit__"
 FINISH_ALL: Final = "asynclock._core.together:finish_all"
 RUN_ONCE: Final = "asynclock._once:run_once"
 DUE: Final = "asynclock._once:Periods.due"
@@ -53,6 +54,14 @@ SEVERAL_MUTANTS: Final = (
         "await asyncio.gather(*finishing, return_exceptions=True)",
         "[await each for each in finishing]",
         Invariant.LEAVING_IS_SHORT,
+        "together",
+    ),
+    Mutant(
+        "hold all: say nothing of a loss that no cancellation has told",
+        EXIT_ALL,
+        "raise_loss(self._leases, $left)",
+        "pass",
+        Invariant.LOSS_ENDS_BODY,
         "together",
     ),
     Mutant(

@@ -190,7 +190,7 @@ def test_a_mutant_of_the_pipeline_names_a_test_that_exists(mutant: PipelineMutan
     """A file and a test of it, perhaps one case."""
     file, _, test = mutant.test.partition("::")
 
-    found = re.findall(r"^def (test_\w+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.findall(r"^(?:async )?def (test_\w+)", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
 
     assert test.partition("[")[0] in found
 
