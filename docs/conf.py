@@ -48,6 +48,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"asynclock\.(engine|protocol|hudi\.(options|paths))\..*"),
     (r"py:.*", r"asynclock\.spark\.spec\.(column\.Column|dialect\.CsvDialect|kafka_settings\.KafkaSpec)"),
     (r"py:.*", r"asynclock\.(lock|sync\._facade)\.Holdable"),
+    (r"py:.*", r"asynclock\._core\.handles\.H"),
     (r"py:.*", r"asynclock\.testing\.(_virtual\.Handle|_clocks\.TrueTime)"),
 ]
 # Names in annotations that asynclock and asynclock.sync both have: the first one is linked.

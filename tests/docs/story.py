@@ -8,8 +8,9 @@ The rules, which every page under ``docs/tutorials`` and ``docs/howto`` keeps:
   with ``...`` for what differs each time; without anything below it, any output will do. A command that fails
   must be followed by ``$ echo $?``.
 * ``pip install`` is left out: the tests run what is installed.
-* Each line of a ``crontab`` is run as cron does; a manifest in YAML runs the command of its container.
-* ``/tmp/asynclock-docs`` is a folder of the test.
+* Each line of a ``crontab`` is run as cron does; a manifest in YAML runs the command of its container, a
+  workflow of GitHub its last step.
+* ``/tmp/asynclock-docs`` is a folder of the test, and the ports from 8731 to 8739 are free ones.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -44,6 +46,7 @@ _NAMED: Final = re.compile(r"# ([\w-]+\.\w+)\n")
 _COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.*)\n?", re.MULTILINE)
 _CRON: Final = re.compile(r"(?:\S+ ){5}(.*)")
 _END: Final = "-- end of the command --"
+_PORT: Final = re.compile(r"\b873[1-9]\b")
 _DEADLINE: Final = 120
 
 
@@ -131,6 +134,7 @@ class Story:
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         self._environment = os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"} | dict(environment or {})
         self._command = command
+        self._ports: dict[str, str] = {}
         self.ran = 0
 
     def play(self, *, program: Callable[[str], Any] | None = None) -> None:
@@ -142,7 +146,7 @@ class Story:
         shell = Shell(self._folder, self._environment)
         try:
             for block in blocks(self._page):
-                text = block.text.replace(FOLDER, str(self._folder))
+                text = self._here(block.text)
                 if named := _NAMED.match(text):
                     (self._folder / named[1]).write_text(text, encoding="utf-8")
                 if block.language == "console":
@@ -151,8 +155,7 @@ class Story:
                     for line in text.splitlines():
                         self._expect(block, line, *shell.run(_CRON.fullmatch(line)[1]))  # type: ignore[index]
                 elif block.language == "yaml":
-                    words = _container(yaml.safe_load(text))
-                    self._expect(block, text, *shell.run(shlex.join(words)))
+                    self._expect(block, text, *shell.run(_command(yaml.safe_load(text))))
                 elif block.language == "python" and not named:
                     self._program(block, text, shell, program)
                 elif not named:
@@ -160,6 +163,11 @@ class Story:
                 self.ran += 1
         finally:
             shell.close()
+
+    def _here(self, text: str) -> str:
+        """Return a text with the folder and the ports of this test in place of the page's."""
+        text = text.replace(FOLDER, str(self._folder))
+        return _PORT.sub(lambda found: self._ports.setdefault(found[0], str(_free_port())), text)
 
     def _program(self, block: Block, text: str, shell: Shell, program: Callable[[str], Any] | None) -> None:
         if program is not None:
@@ -172,7 +180,7 @@ class Story:
     def _type(self, block: Block, shell: Shell) -> None:
         commands = [*typed(block)]
         for (written, expected), following in zip(commands, [*commands[1:], ("", "")], strict=True):
-            command = written.replace(FOLDER, str(self._folder))
+            command = self._here(written)
             if command.startswith("pip install"):
                 continue
             if self._command is not None and command.startswith("asynclock pipeline"):
@@ -181,17 +189,26 @@ class Story:
                 code, output = shell.run(command)
             if following[0] != "echo $?":
                 self._expect(block, command, code, output)
-            wanted = expected.replace(FOLDER, str(self._folder))
+            wanted = self._here(expected)
             assert like(wanted, output), f"line {block.line}: {command}\n{output}\nbut not\n{wanted}"
 
     def _expect(self, block: Block, what: str, code: int, output: str) -> None:
         assert code == 0, f"{self._page.name}, line {block.line}: {what}\nexit code {code}\n{output}"
 
 
-def _container(manifest: Any) -> list[str]:  # noqa: ANN401  what YAML has
-    """Return the command of the first container of a Kubernetes manifest."""
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _command(manifest: Any) -> str:  # noqa: ANN401  what YAML has
+    """Return the last step of a workflow, or the command of a manifest's first container, for a shell."""
+    if "jobs" in manifest:
+        (job,) = manifest["jobs"].values()
+        settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in job.get("env", {}).items())
+        return f"env {settings} sh -ec {shlex.quote(job['steps'][-1]['run'])}"
     while "containers" not in manifest:
         manifest = manifest.get("jobTemplate") or manifest.get("template") or manifest["spec"]
     container = manifest["containers"][0]
-    words: list[str] = [*container.get("command", ()), *container.get("args", ())]
-    return words
+    return shlex.join([*container.get("command", ()), *container.get("args", ())])

@@ -71,18 +71,33 @@ def test_hudis_table_lock_works_as_the_page_says(bucket: dict[str, str]) -> None
     assert re.match(r"(absent|free) None None 9\n", done.stdout)
 
 
-def test_the_migration_works_as_the_page_says(tmp_path: Path, bucket: dict[str, str]) -> None:
-    """Its commands and programs work in their order."""
-    page = HOWTO / "migrate.md"
+@pytest.mark.parametrize(
+    ("name", "examples"), [("migrate.md", 3), ("kubernetes.md", 2), ("github-actions.md", 1)]
+)
+def test_a_guide_with_a_bucket_works_as_it_says(
+    tmp_path: Path, bucket: dict[str, str], name: str, examples: int
+) -> None:
+    """Its commands, manifests and programs work in their order."""
+    page = HOWTO / name
     story = Story(page, tmp_path, bucket)
 
     story.play()
 
-    assert story.ran == len(blocks(page)) == 3
+    assert story.ran == len(blocks(page)) == examples
 
 
 @pytest.mark.parametrize(
-    "name", ["fastapi.md", "schedulers.md", "several.md", "once.md", "handover.md", "sharing.md"]
+    "name",
+    [
+        "fastapi.md",
+        "gevent.md",
+        "handover.md",
+        "once.md",
+        "readers.md",
+        "schedulers.md",
+        "several.md",
+        "sharing.md",
+    ],
 )
 def test_a_guide_without_a_bucket_works_as_it_says(tmp_path: Path, name: str) -> None:
     """Its files, programs and commands work in their order, and print what is below them."""
@@ -92,6 +107,20 @@ def test_a_guide_without_a_bucket_works_as_it_says(tmp_path: Path, name: str) ->
     story.play()
 
     assert story.ran == len(blocks(page)) > 0
+
+
+@pytest.mark.parametrize("old", ["filelock", "redis", "dynamodb", "zookeeper"])
+def test_the_way_from_another_lock_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], old: str
+) -> None:
+    """The program with the new lock runs, here in this process."""
+    page = HOWTO / f"from-{old}.md"
+    (block,) = blocks(page)
+    monkeypatch.chdir(tmp_path)
+
+    exec(compile(block.text.replace(FOLDER, str(tmp_path)), str(page), "exec"), {})  # noqa: S102
+
+    assert re.fullmatch(r"token \d+\n", capsys.readouterr().out)
 
 
 def test_the_files_of_schedulers_take_their_locks_from_the_file_that_is_run() -> None:
@@ -188,6 +217,14 @@ def test_every_example_is_run() -> None:
         "handover.md": {"console", "python"},
         "once.md": {"console", "python", "yaml"},
         "sharing.md": {"python"},
+        "kubernetes.md": {"yaml"},
+        "github-actions.md": {"yaml"},
+        "gevent.md": {"console"},
+        "readers.md": {"python"},
+        "from-filelock.md": {"python"},
+        "from-redis.md": {"python"},
+        "from-dynamodb.md": {"python"},
+        "from-zookeeper.md": {"python"},
     }
     left_out = [
         f"{page.name}, line {block.line}"
