@@ -32,6 +32,7 @@ Kind = Literal[
     "released",
     "release_unconfirmed",
     "reaped",
+    "updated",
 ]
 _NEWS: Final[Mapping[str, int]] = {
     "waiting": logging.INFO,
@@ -59,8 +60,9 @@ class Event:
             this process did not run for a while although it held the lock. ``release_pending``: the caller
             has left without the store's word, and the release goes on in the background until ``released``,
             ``release_unconfirmed`` or ``lost`` ends it. ``reaped``: a write that could
-            still have landed after the end of its acquisition or lease was made harmless.
-        key: Key of the lock object.
+            still have landed after the end of its acquisition or lease was made harmless. ``updated``: a
+            fenced object was changed under its lease.
+        key: Key of the lock object; of ``updated``: of the fenced object.
         owner: Owner id of the acquisition; of ``waiting``: of the holder's; empty if there was none yet.
         fencing_token: Its token, in microseconds; None where it has none.
         detail: Explanation for people; may be empty. Of ``waiting``: the holder, in its own words. Of
@@ -75,12 +77,14 @@ class Event:
         duration: Seconds. Of ``acquired``, ``adopted`` and ``not_acquired``: since the call. Of ``renewed``
             and ``renewal_failed``: since the renewal began. Of ``lost``, ``released``, ``release_pending``
             and ``release_unconfirmed``: how long the lock was held. Of ``stalled``: how long the process did
-            not run. Else None.
+            not run. Of ``updated``: since it began; its write was sent after that. Else None.
         remaining: Seconds. Of ``waiting``: until others may take the lock over if it is not renewed. Of
             ``renewed`` and ``renewal_failed``: what was left of the lease when the answer came. Else, or if
             unknown, None.
         limit: Seconds. Of ``waiting`` and ``acquire_failed``: until the call gives up; 0: it tries only once.
             Else, or if it never gives up, None.
+        since_end: Seconds. Of ``lost``, ``released``, ``release_pending`` and ``release_unconfirmed``: since
+            the holder stopped believing that it holds the lock. Else None.
         time: When it happened, in epoch seconds by this machine's wall clock.
         url: URL of the lock.
         validity: Seconds that this client's leases last without a renewal.
@@ -95,6 +99,7 @@ class Event:
     duration: float | None = None
     remaining: float | None = None
     limit: float | None = None
+    since_end: float | None = None
     time: float = field(default=0.0, compare=False)
     url: str = ""
     validity: float = 0.0
@@ -117,6 +122,8 @@ class Event:
             "asynclock.duration": self.duration,
             "asynclock.remaining": self.remaining,
             "asynclock.limit": self.limit,
+            "asynclock.since_end": self.since_end,
+            "asynclock.time": self.time,
         }
         return {name: value for name, value in named.items() if value is not None and value != ""}
 
@@ -211,6 +218,7 @@ class Events:
         duration: float | None = None,
         remaining: float | None = None,
         limit: float | None = None,
+        since_end: float | None = None,
         only_said: bool = False,
     ) -> None:
         """Log one event and pass it on; nothing that goes wrong there is raised.
@@ -233,6 +241,7 @@ class Events:
                 duration=duration,
                 remaining=remaining,
                 limit=limit,
+                since_end=since_end,
                 time=self._clock.wall(),
                 url=printable(f"{self.url}/{name}", limit=LONGEST_TEXT),
                 validity=self._validity,

@@ -30,6 +30,7 @@ from asynclock._cli.run_command import run_locked_command
 from asynclock._cli.show import show_command
 from asynclock._cli.standard_streams import drop_output
 from asynclock._cli.timeline_command import timeline_command
+from asynclock._cli.verify_command import verify_logs_command
 from asynclock._cli.watch import watch_command
 from asynclock._codes import Code, coded
 from asynclock._core.names import SUFFIX, by_name
@@ -86,6 +87,7 @@ for _each in (
     doctor_command,
     policy_command,
     cost_command,
+    verify_logs_command,
     completion_command,
     explain_command,
     hudi_group,
@@ -96,7 +98,6 @@ hudi_group.add_command(history_command)
 hudi_group.add_command(verify_command)
 command.add_command(help_command)
 command.add_old_name(history_command)
-command.add_old_name(verify_command)
 pipeline_group.add_command(show_command)
 pipeline_group.add_command(timeline_command)
 pipeline_group.add_command(report_command)

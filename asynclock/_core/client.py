@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 
     from asynclock._core.home import Renewal
+    from asynclock._core.protocol.tenure import Tenure
     from asynclock._core.status import LockStatus
     from asynclock.backend import Backend
     from asynclock.clock import Clock
@@ -185,6 +186,15 @@ class Core:
                 raise self._home.error()
             if entry.key.endswith(SUFFIX) and is_name(name := entry.key.removesuffix(SUFFIX)):
                 yield name
+
+    def monotonic(self) -> float:
+        """Return the seconds of this machine's monotonic clock."""
+        return self._objects.clock.monotonic()
+
+    def note_update(self, key: str, tenure: Tenure, began: float) -> None:
+        """Report that a fenced object was changed, by writes that were sent after ``began``."""
+        owner, token, duration = tenure.owner, tenure.fencing_token, self.monotonic() - began
+        self._objects.events.emit("updated", key, owner, token, duration=duration)
 
     async def aclose(self) -> None:
         """See ``asynclock.LockClient.aclose``."""

@@ -86,7 +86,10 @@ class Fenced:
         # One update at a time under one lease, through any client: then an object with our token and
         # our body is the result of this update.
         async with lease._core.body.updating:
-            return await self._update(change, lease)
+            began = self._core.monotonic()
+            written = await self._update(change, lease)
+            self._core.note_update(self.key, lease._core.tenure, began)
+            return written
 
     async def _update(self, change: Callable[[bytes | None], bytes], lease: LeaseHandle) -> FencedValue:
         token = lease.fencing_token

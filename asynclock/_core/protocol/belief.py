@@ -6,6 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.protocol.cap import Cap
+from asynclock.clock import ClockReading
 from asynclock.errors import LeaseExpiredError, LeaseLostError
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from asynclock._core.protocol.objects import LockObjects
     from asynclock._core.protocol.refusals import Refusals
     from asynclock._core.protocol.tenure import Tenure
-    from asynclock.clock import ClockReading
 
 
 class Phase(Enum):
@@ -68,7 +68,7 @@ class Belief:
         self._cap: Cap | None = None if at_most is None else Cap(at_most, self.sent, at_most)
         self._refusals = refusals
         self._losses = losses
-        # The first entry ended belief: a loss, or another object for a release.
+        # The first entry ended belief: a loss, or the clocks at a release.
         self._ends: list[object] = []
 
     def remaining(self) -> float:
@@ -120,6 +120,13 @@ class Belief:
         )
         return left if self._cap is None else min(left, self._cap.left(self._objects.now()))
 
+    def since_end(self) -> float:
+        """Return for how many seconds belief has ended; 0.0 if it has not."""
+        end = self._ends[0] if self._ends else None
+        if isinstance(end, ClockReading):
+            return self._objects.now().elapsed(end)
+        return max(0.0, -self.left()) if isinstance(end, LeaseExpiredError) else 0.0
+
     @property
     def capped(self) -> bool:
         """Whether belief has an end that no renewal moves."""
@@ -155,7 +162,7 @@ class Belief:
             held = self.end(self._tenure.error(LeaseLostError, loss))
             self._losses.tell(self.lost)
             return held
-        self._ends.append(end := object())
+        self._ends.append(end := self._objects.now())
         if held := self._ends[0] is end:
             self.phase = Phase.RELEASING
         return held

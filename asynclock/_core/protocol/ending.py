@@ -93,6 +93,6 @@ class Ending:
             if self._then is not None:
                 self._then()
         self._losses.tell(belief.lost)
-        self._tenure.report_end(kind, detail, reason)
+        self._tenure.report_end(kind, detail, reason, belief.since_end())
         # Nothing is left to do, and a circle of references would wait for the collector.
         self._then = self.on_expiry = self._losses.report = None

@@ -107,7 +107,7 @@ class Release:
             self._left_unfreed = True
             error = self._claim.error
             reason = "" if error is None else type(error).__name__
-            self._tenure.report_end("release_pending", self._why_unfreed(), reason)
+            self._tenure.report_end("release_pending", self._why_unfreed(), reason, self._belief.since_end())
 
     @property
     def pending(self) -> str | None:

@@ -42,10 +42,10 @@ class Tenure:
         self._handed_out = True
         self.report(kind, reason=reason, since=asked_at)
 
-    def report_end(self, kind: Kind, detail: str, reason: str) -> None:
-        """Report how the lease ended or is ending, if it ever was a lease."""
+    def report_end(self, kind: Kind, detail: str, reason: str, since_end: float) -> None:
+        """Report how the lease ended or is ending, if it ever was a lease; belief ended ``since_end`` ago."""
         if self._handed_out:
-            self.report(kind, detail, reason=reason, since=self._began)
+            self.report(kind, detail, reason=reason, since=self._began, since_end=since_end)
 
     def report_stall(self, seconds: float) -> None:
         """Report for how long this process did not run."""
@@ -59,6 +59,7 @@ class Tenure:
         reason: str = "",
         since: float | None = None,
         remaining: float | None = None,
+        since_end: float | None = None,
     ) -> None:
         """Report an event; ``since``, on the monotonic clock, gives its duration."""
         duration = None if since is None else self._clock.monotonic() - since
@@ -71,4 +72,5 @@ class Tenure:
             reason=reason,
             duration=duration,
             remaining=remaining,
+            since_end=since_end,
         )

@@ -158,6 +158,7 @@ class Recorder:
     def sends(self, attempt: Attempt, acquisition: Acquisition | None, clock: Any) -> None:  # noqa: ANN401  a clock
         """Note an attempt to acquire or renew."""
         record, owner = attempt.record, attempt.record.owner
+        self._claimed.add(str(record.nonce))
         known = self._owners.get(owner)
         if owner not in self._acquired and acquisition is not None:
             given, mine = acquisition._stake.given, None
@@ -175,7 +176,6 @@ class Recorder:
                 return
         self._owners[owner] = _Owner(self.run.loop.current_process, attempt.base)
         self._writers[self.number(record.nonce)] = owner
-        self._claimed.add(str(record.nonce))
         self.add(
             "send",
             owner,
