@@ -15,6 +15,7 @@ The rules, which every page under ``docs/tutorials`` and ``docs/howto`` keeps:
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import os
 import re
@@ -24,6 +25,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -47,7 +49,8 @@ _COMMAND: Final = re.compile(r"^\$ ((?:.*\\\n)*.*)\n?", re.MULTILINE)
 _CRON: Final = re.compile(r"(?:\S+ ){5}(.*)")
 _END: Final = "-- end of the command --"
 _PORT: Final = re.compile(r"\b873[1-9]\b")
-_DEADLINE: Final = 120
+_DEADLINE: Final = 300.0
+"""Seconds for one command: a page that waits for what never comes fails, with what it has printed."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ def like(expected: str, found: str) -> bool:
 class Shell:
     """One shell for all commands of a page, whose standard error is in the output."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str], deadline: float = _DEADLINE) -> None:
+        self._deadline = deadline
         self._shell = subprocess.Popen(
             ["bash", "--norc"],
             stdin=subprocess.PIPE,
@@ -107,16 +111,27 @@ class Shell:
         )
         self._shell.stdin.flush()
         output = []
-        for line in self._shell.stdout:
-            if line.startswith(_END):
-                return int(line.removeprefix(_END)), "".join(output).removesuffix("\n")
-            output.append(line)
-        raise AssertionError(f"the shell has ended in: {command}")
+        deadline = threading.Timer(self._deadline, self._kill)
+        deadline.start()
+        try:
+            for line in self._shell.stdout:
+                if line.startswith(_END):
+                    return int(line.removeprefix(_END)), "".join(output).removesuffix("\n")
+                output.append(line)
+        finally:
+            deadline.cancel()
+        raise AssertionError(
+            f"{command}\nhas ended the shell, or not ended in time; so far:\n{''.join(output)}"
+        )
 
     def close(self) -> None:
         """End it and what it started."""
-        os.killpg(self._shell.pid, signal.SIGKILL)
+        self._kill()
         self._shell.communicate()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._shell.pid, signal.SIGKILL)
 
 
 class Story:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.story import ROOT, Story, blocks
+from tests.docs.story import ROOT, Shell, Story, blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,3 +22,21 @@ def test_a_tutorial_does_what_it_says(tmp_path: Path, bucket: dict[str, str], na
     story.play()
 
     assert story.ran >= len(blocks(page)) - 1  # the page shows the file of a job, which has a name
+
+
+def test_a_page_that_waits_in_vain_fails_with_what_it_printed(tmp_path: Path) -> None:
+    """It does not hang, as its reader would not either."""
+    shell = Shell(tmp_path, os.environ, deadline=0.2)
+
+    with pytest.raises(AssertionError, match=r"until false(.|\n)*so far:\nstarted"):
+        shell.run("echo started; until false; do sleep 0.01; done")
+    shell.close()
+
+
+def test_a_page_whose_command_fails_says_which(tmp_path: Path) -> None:
+    """With its line and its exit code."""
+    page = tmp_path / "page.md"
+    page.write_text("Once\n\n```console\n$ true\n$ exit 3 | false\n```\n")
+
+    with pytest.raises(AssertionError, match=r"page.md, line 3: (.|\n)*exit code 1"):
+        Story(page, tmp_path).play()
