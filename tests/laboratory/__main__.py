@@ -25,6 +25,7 @@ PROGRAMS: Final = {
     ),
     "model": ("laboratory.model", "the specification in TLA+, and what breaks without each rule"),
     "traces": ("laboratory.traces.__main__", "histories of simulate as behaviours of the specification"),
+    "steered": ("laboratory.steered.__main__", "behaviours of the specification, forced on the shipped code"),
     "soak-kill": ("laboratory.soak_kill", "kill -9 of processes that contend for file:// locks"),
     "soak-cut": ("laboratory.soak_cut", "cut answers of real S3, GCS and Azure servers"),
     # the lock and the pipeline

@@ -93,6 +93,7 @@ def test_a_target_of_make_stays(target: str) -> None:
         ("restarts", "KILLS=9", "restarts --kills 9"),
         ("soak-cut", "CUTS=9", "soak-cut --cuts 9"),
         ("fuzz-data", "FILES=9", "fuzz-data --files 9"),
+        ("steered", "BEHAVIOURS=9", "steered --behaviours 9"),
         ("traces", "HISTORIES=9", "traces --histories 9"),
         ("changes", "COMMITS=9", "changes --commits 9"),
         ("linearizable", "MINUTES=9", "linearizable --minutes 9"),

@@ -1,0 +1,73 @@
+"""Behaviours that TLC draws from the specification, run step by step on the shipped code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asynclock._core.protocol import decisions
+from asynclock._core.protocol.belief import Belief
+from tests.laboratory.simulate import quiet
+from tests.laboratory.steered.__main__ import MOST_LEFT
+from tests.laboratory.steered.behaviours import behaviours
+from tests.laboratory.steered.driver import TICK, DiffersError, Driver
+
+if TYPE_CHECKING:
+    from tests.laboratory.steered.behaviours import Step
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[list[Step]]:
+    """Return behaviours; ``make steered`` runs a hundred thousand."""
+    return behaviours(150)
+
+
+def run(drawn: list[list[Step]]) -> tuple[int, int]:
+    """Return how many behaviours the code left before their end, and in how many it differs."""
+    left = differs = 0
+    with quiet():
+        for behaviour in drawn:
+            try:
+                left += bool(Driver().run(behaviour))
+            except DiffersError:
+                differs += 1
+    return left, differs
+
+
+def test_the_code_goes_the_way_of_the_specification(drawn: list[list[Step]]) -> None:
+    """Whatever is in flight, lost, late or given up, it believes what the specification says."""
+    left, differs = run(drawn)
+
+    assert differs == 0
+    assert left < MOST_LEFT * len(drawn)
+
+
+def _late(left: Any) -> Any:  # noqa: ANN401  functions
+    return lambda belief: left(belief) + TICK
+
+
+def _early(expiry: Any) -> Any:  # noqa: ANN401  functions
+    return lambda *about: None if (at := expiry(*about)) is None else at - about[2].slack
+
+
+def _never(_: Any) -> Any:  # noqa: ANN401  functions
+    return lambda belief, loss=None: loss is None and belief.remaining() > 0
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "mistake"),
+    [(Belief, "left", _late), (decisions, "_expiry", _early), (Belief, "stop", _never)],
+    ids=["believes too long", "takes over too early", "believes until its release is answered"],
+)
+def test_a_mistake_differs(
+    drawn: list[list[Step]],
+    monkeypatch: pytest.MonkeyPatch,
+    place: Any,  # noqa: ANN401  a class or a module
+    name: str,
+    mistake: Any,  # noqa: ANN401  a function
+) -> None:
+    """In the state after some step."""
+    monkeypatch.setattr(place, name, mistake(getattr(place, name)))
+
+    assert run(drawn)[1] > 0
