@@ -22,7 +22,7 @@ class Keeping:
     def was_lost(self) -> bool:
         """Whether it was lost, so that it keeps the lock no longer than its validity."""
         held: Any = vars(self.lease)["_core"]  # without asking, which makes a loss final
-        return held.lost is not None
+        return held.belief.lost is not None
 
 
 class Kept:

@@ -12,6 +12,7 @@ from asynclock.errors import LeaseLostError
 from asynclock.testing._clocks import EPOCH
 from tests.laboratory.checker import Invariant
 from tests.laboratory.explore import Bench
+from tests.laboratory.kept import Keeping
 from tests.laboratory.names import KEY, NAME
 
 
@@ -116,6 +117,28 @@ def test_a_closed_client_that_still_believes_is_seen() -> None:
     violations = bench.run(main())
 
     assert [each.invariant for each in violations] == [Invariant.CLOSED]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_lock_that_is_not_kept_is_seen(*, late: bool) -> None:
+    """Who gets it before its time is up is reported, and nobody after that."""
+    bench = Bench(2)
+
+    async def program() -> None:
+        first = await bench.clients[0].lock(NAME).acquire()
+        until = bench.loop.time() + 5.0
+        bench.checker.kept.add(first.owner, Keeping(first, bench.processes[0], until))
+        await bench.hold(0, first, asyncio.sleep(6.0 if late else 1.0))
+
+    async def main() -> None:
+        await bench.start(0, program())
+        second = await bench.start(1, bench.clients[1].lock(NAME).acquire())
+        await bench.start(1, bench.hold(1, second, asyncio.sleep(0)))
+        bench.checker.check_fenced()
+
+    violations = bench.run(main())
+
+    assert (Invariant.KEPT in {each.invariant for each in violations}) is not late
 
 
 @pytest.mark.parametrize("taken", [False, True])
