@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,7 @@ def paths(group: click.Group = command, before: tuple[str, ...] = ()) -> Iterato
             yield (*before, name)
 
 
+@cache
 def help_of(words: tuple[str, ...]) -> str:
     """What ``--help`` prints."""
     ran = asynclock(*words, "--help")
