@@ -247,7 +247,7 @@ def test_a_missing_package_names_its_extra(url: str, sdk: str, extra: str) -> No
     scheme = url.partition(":")[0]
     last = done.stderr.splitlines()[-1]
     assert last.startswith(f"asynclock.errors.BackendNotInstalledError: {scheme}://"), done.stderr
-    assert last.endswith(f"pip install 'asynclock[{extra}]'")
+    assert last.endswith(f"pip install 'asynclock[{extra}]' [AL-004]")
 
 
 @pytest.mark.parametrize("thing", ["client", "lock", "lease", "sync client", "sync lock", "sync lease"])
