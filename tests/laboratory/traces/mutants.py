@@ -20,7 +20,6 @@ REFUSED: Final = (
     "trust a last_modified from before its write",
     "count another's lease as long as one's own",
     "observe for one's own validity only",
-    "hand over a lock that is to be kept",
     "end at most: cut only what is published",
 )
 """The others are about what the specification leaves out: tokens, turns, Hudi, what users are told."""
