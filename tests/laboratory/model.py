@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SPEC: Final = Path(__file__).parents[2] / "docs" / "spec"
 MODULES: Final = {
     "Fenced": {"condition", "token check"},
+    "Token": {"previous", "kept by a release", "dropped", "settle", "dropped in the wait", "long lease"},
     "Semaphore": {"slot first", "look"},
     "RWLock": {"reader looks", "reader's slot first", "writer's lock first", "every slot", "one lease"},
     "Transfer": {"giver ends", "offer only", "condition"},
