@@ -66,7 +66,7 @@ SHARED_MUTANTS: Final = (
         "$loop.call_at($when, cancel_once, $task)",
         "$loop.call_at($when, $task.cancel)",
         Invariant.FAIR,
-        "resized",
+        "rwlock",
     ),
     Mutant(
         "look for a writer before the slot is confirmed",
