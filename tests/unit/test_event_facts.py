@@ -121,6 +121,34 @@ async def test_a_loss_names_its_error_and_the_time_held(world: World) -> None:
 
 
 @in_virtual_time
+async def test_an_end_says_since_when_its_holder_does_not_believe(world: World) -> None:
+    """Of a release: since it was sent. Of a loss: since the deadline, however late it is found."""
+    async with world.client() as client:
+        await (await client.lock("orders").acquire()).release()
+        lease = await client.lock("orders").acquire()
+        faulty(client).inject(Fault.UNAVAILABLE, times=ALWAYS)
+        clock_of(client).step(BELIEF + 4.0)
+        assert not lease.held
+        await asyncio.sleep(0)
+
+    assert one(world, "released").since_end == pytest.approx(0.02, abs=0.005)
+    assert one(world, "lost").since_end == pytest.approx(4.0, abs=0.1)
+    assert {each.since_end for each in world.events if each.kind in {"acquired", "renewed"}} == {None}
+
+
+@in_virtual_time
+async def test_a_fenced_write_is_an_event(world: World) -> None:
+    """It names the object and the token, and says how long it took."""
+    async with world.client() as client, client.lock("orders").hold() as lease:
+        await asynclock.FencedObject(client, "state").write(b"1", lease=lease)
+
+    event = one(world, "updated")
+    assert (event.key, event.url, event.owner) == ("state", "sim://store/state", lease.owner)
+    assert event.fencing_token == lease.fencing_token
+    assert event.duration == pytest.approx(0.04, abs=0.01)
+
+
+@in_virtual_time
 async def test_an_acquisition_that_ends_without_the_lock_is_reported(world: World) -> None:
     """After a timeout, one try, and a cancellation, with the time that it took."""
     world.put(our_record(valid_until=world.now + 1000, owner="other", lease_ms=1_000_000))
