@@ -325,9 +325,11 @@ class Call(Generic[T]):
 
     async def _run(self) -> None:
         self._begun = True
-        _states[current_task()] = _State()
+        task = self._task or current_task()  # None: it was begun eagerly
+        _states[task] = _State()
         if self._aborted:
-            cancel_once(current_task())
+            cancel_once(task)
+        del task  # an error keeps this frame, which would keep the task
         try:
             self._value = await self._start()
             self._succeeded = True

@@ -723,8 +723,8 @@ MUTANTS: Final = (
     Mutant(
         "let updates under one lease pass each other",
         FENCED_IN_TURN,
-        "async with $lease._core.body.updating: $update",
-        "$update",
+        "async with $lease._core.body.updating: *$update",
+        "if True: *$update",
         Invariant.NO_WRITE_LOST,
         "shared-fence",
     ),

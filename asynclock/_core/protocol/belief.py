@@ -124,7 +124,7 @@ class Belief:
         """Return for how many seconds belief has ended; 0.0 if it has not."""
         end = self._ends[0] if self._ends else None
         if isinstance(end, ClockReading):
-            return self._objects.now().elapsed(end)
+            return ClockReading.now(self._objects.clock).elapsed(end)
         return max(0.0, -self.left()) if isinstance(end, LeaseExpiredError) else 0.0
 
     @property
@@ -162,7 +162,7 @@ class Belief:
             held = self.end(self._tenure.error(LeaseLostError, loss))
             self._losses.tell(self.lost)
             return held
-        self._ends.append(end := self._objects.now())
+        self._ends.append(end := ClockReading.now(self._objects.clock))
         if held := self._ends[0] is end:
             self.phase = Phase.RELEASING
         return held

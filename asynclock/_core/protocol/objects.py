@@ -198,7 +198,7 @@ class LockObjects:
             if not error.transient:
                 raise
             return Refused(error) if isinstance(error, PreconditionFailedError) else Open(error)
-        self.time.observe(written.server_time, sent=attempt.sent, arrived=self.now())
+        self.time.observe(written.server_time, sent=attempt.sent, arrived=ClockReading.now(self.clock))
         return Landed(written.version)
 
     async def put(self, key: str, body: bytes, version: str | None) -> None:
