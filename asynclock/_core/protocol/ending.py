@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.protocol.belief import Phase
+from asynclock._core.protocol.losses import Losses, nothing
 from asynclock.errors import LeaseExpiredError, LeaseTakenOverError
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from asynclock._core.protocol.belief import Belief
     from asynclock._core.protocol.decisions import Displaced
-    from asynclock._core.protocol.losses import Losses
     from asynclock._core.protocol.tenure import Tenure
     from asynclock.errors import LeaseLostError
     from asynclock.events import Kind
@@ -37,11 +37,11 @@ class Ending:
         self.loop = loop
         self.future: asyncio.Future[LeaseLostError | None] = loop.create_future()
         self.confirmed: bool = False
-        self.on_expiry: Callable[[], object] | None = None
+        self.on_expiry: Callable[[], object] = nothing
         self._tenure = tenure
         self._belief = belief
         self._losses = losses
-        self._then: Callable[[], object] | None = None
+        self._then: Callable[[], object] = nothing
         losses.report = self.report_loss
 
     def then(self, call: Callable[[], object]) -> None:
@@ -55,8 +55,7 @@ class Ending:
         """End the lock and report its loss once; on the client's loop, or anywhere if that loop is closed."""
         if (error := self._losses.take()) is None:
             return
-        expired = isinstance(error, LeaseExpiredError)
-        if expired and self.on_expiry is not None and not self.loop.is_closed():
+        if isinstance(error, LeaseExpiredError) and not self.loop.is_closed():
             self.on_expiry()
         self.end("lost", error.reason, reason=type(error).__name__)
 
@@ -90,9 +89,8 @@ class Ending:
         # End it first: a report runs callbacks of the user.
         if not self.future.done() and not self.loop.is_closed():
             self.future.set_result(belief.lost)
-            if self._then is not None:
-                self._then()
+            self._then()
         self._losses.tell(belief.lost)
         self._tenure.report_end(kind, detail, reason, belief.since_end())
         # Nothing is left to do, and a circle of references would wait for the collector.
-        self._then = self.on_expiry = self._losses.report = None
+        self._then = self.on_expiry = self._losses.report = nothing

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from asynclock.errors import LeaseLostError
 
 
+def nothing() -> None:
+    """Do nothing: in place of a callback that is not set yet, or needed no more."""
+
+
 class Losses:
     """Tells of the loss of one held lock: the callbacks where it is found, the end on the client's loop.
 
@@ -19,11 +23,11 @@ class Losses:
 
     Attributes:
         report: Ends the lock and reports a loss that ``take`` gives, on the client's loop; or anywhere if
-            that loop is closed. None once it has ended.
+            that loop is closed.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.report: Callable[[], object] | None = None
+        self.report: Callable[[], object] = nothing
         self._loop = loop
         self._unreported: list[LeaseLostError] = []  # one at most
         self._callbacks: list[Callable[[LeaseLostError], object]] = []
@@ -42,9 +46,8 @@ class Losses:
 
     def report_soon(self) -> None:
         """Have the loss reported on the client's loop."""
-        if (report := self.report) is not None:
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(report)
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.report)
 
     def take(self) -> LeaseLostError | None:
         """Return the loss that is to be reported, once."""
@@ -60,5 +63,5 @@ class Losses:
         with suppress(IndexError):  # another thread took the last one
             while self._callbacks:
                 self._callbacks.pop(0)(lost)
-        if self._unreported and (report := self.report) is not None and self._loop.is_closed():
-            report()
+        if self._unreported and self._loop.is_closed():
+            self.report()
