@@ -22,6 +22,7 @@ from asynclock.spark.runs.run import run_services
 from asynclock.spark.services import work
 from asynclock.spark.services.repair import repair
 from asynclock.spark.services.work import Cleaning, Compaction, write_client
+from asynclock.spark.work.register import Register
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, retries, wait_for
 
@@ -240,15 +241,15 @@ def test_service_repeats_a_step_after_an_error_that_passes(
     assert "compaction: IOException: 503 Slow Down; tries again in" in caplog.text
 
 
-@pytest.mark.parametrize("call", ["status", "step"])
+@pytest.mark.parametrize("call", ["announce", "reserved", "step"])
 def test_leader_outlasts_a_store_of_locks_that_does_not_answer(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
 ) -> None:
-    """Before a step it asks whether the table is reserved; one failed answer does not end the services."""
+    """Before a step it looks for a reservation, the first time with its name; a failure ends no service."""
     spec = pipeline.spec()
     fill(pipeline, spec, 2)
     failures = [BackendUnavailableError(backend="file", operation="get", key="k", detail="timed out")]
-    owner: Any = sync.Lock if call == "status" else Compaction
+    owner: Any = Compaction if call == "step" else Register
     method = getattr(owner, call)
 
     def fail_once(self: object, *arguments: object) -> object:
