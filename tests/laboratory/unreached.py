@@ -21,6 +21,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "No Java writer is put beside a store that never sends a Date.",
     ("acquire.py", "if self._objects.verifier.needed:"): _NOT_TRIED_OUT,
     ("objects.py", "if self.verifier.needed:"): _NOT_TRIED_OUT,
+    ("verifier.py", "if self.needed:"): _NOT_TRIED_OUT,
     ("verifier.py", "if self._trial is None or self._trial.done():"): _NOT_TRIED_OUT,
     ("verifier.py", "if trial.done() and not trial.cancelled():"): _NOT_TRIED_OUT,
     ("verifier.py", "if self._failure is not None:"): _NOT_TRIED_OUT,
