@@ -48,6 +48,8 @@ def main(spec_path: str, events: str, master: str, jar: str) -> None:
                 "spark.speculation": "true",
                 "spark.speculation.interval": "100ms",
                 "spark.speculation.quantile": "0.5",
+                # Other tasks may be slow beside much work: a second attempt of theirs would leave its file.
+                "spark.speculation.minTaskRuntime": "10s",
             },
         )
     spec = load_spec(Path(spec_path))
