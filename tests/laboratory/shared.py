@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from asynclock._core.names import SUFFIX
-from asynclock.errors import BackendError, ConfigError
+from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 from asynclock.settings import LeaseSettings
 from asynclock.testing._faulty import Fault
 from tests.laboratory import draw
@@ -103,11 +103,14 @@ class Sharing:
         """Return the locks that must be free when all that live have left.
 
         Of several slots, one that was lost or whose holder has died may wait for somebody who takes it over:
-        only those count that were written in the time of the last belief, by a process that lives.
+        only those count that were written in the time of the last belief, by a process that lives. If answers
+        are damaged, any belief may have ended early.
         """
         run = self._run
         if run.plan.kind == "lock":
             return {KEY}
+        if not run.checker.losses_are_true:
+            return set()
         each = run.plan.settings[0]
         since = run.loop.time() - (each.validity - (each.safety_margin or 0.0)) * 0.9
         alive = [f'"{each.name}:{each._life}:'.encode() for each in run.machines if each.process.alive]
@@ -139,7 +142,7 @@ class Sharing:
         try:
             await client.semaphore(NAME, self._named.get(client, self._run.plan.slots)).resize(slots)
             self._named[client] = slots
-        except (BackendError, ConfigError) as error:
+        except (BackendError, ConfigError, RecordCorruptError) as error:
             self._run.checker.note(machine.name, f"resize failed: {type(error).__name__}")
 
 
