@@ -1,7 +1,14 @@
 """The algorithm of the lock; ``docs/concepts/architecture.md`` has a picture of it.
 
 The comments name the rules of the protocol by their numbers (``docs/concepts/protocol.md`` has the
-proof). Decisions, without I/O: ``timing``, ``decisions``. Steps that perform them: ``objects`` (one read
-or write), ``claim`` (what may stand, and freeing it), ``acquire``, ``held`` (renew, release, hand over).
-Who has its turn: ``waiting`` and ``renewal``.
+proof). The modules by subject:
+
+- decisions, without I/O: ``timing``, ``decisions``;
+- one read or write: ``objects``, with ``issuer``, ``pacing``, ``verifier`` and ``unanswered``;
+- the writes that may stand, and freeing them: ``claim``;
+- one acquisition: ``acquire``, with ``stake``, ``retries`` and ``acquisition_events``;
+- one held lock: ``held``, with ``belief``, ``cap``, ``losses``, ``renewer``, ``refusals``, ``release``,
+  ``ending``, ``tenure`` and ``body``;
+- whose turn it is: ``waiting``;
+- one look a second at all held locks of a client: ``renewal``.
 """

@@ -76,5 +76,9 @@ class Timing:
         return self.validity + self.request_timeout
 
     def promised(self, left: float | None) -> float:
-        """Return the seconds that a record promises if belief ends in ``left``; None: if renewals fail."""
+        """Return the seconds that a record promises.
+
+        Args:
+            left: Seconds until belief ends, whatever is renewed; None: renewals move its end.
+        """
         return self.validity if left is None else min(self.validity, left + self.validity - self.belief)

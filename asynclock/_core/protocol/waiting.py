@@ -90,9 +90,8 @@ class WaitQueue:
 class Fairness:
     """Gives other clients their turns (rule 14). Times are of the loop.
 
-    Without this a second process gets only 3 turns in 700, because the client that releases is the first
-    to see it.
-    A waiter that polls more slowly than a run lasts looks more often while the lock changes hands.
+    The client that releases is the first to see it, so without this another one hardly gets a turn. A waiter
+    that polls more slowly than a run lasts looks more often while the lock changes hands.
     """
 
     def __init__(self, timing: Timing) -> None:
