@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from asynclock._core.names import by_name
 from asynclock._core.portal import cut_off_at
-from asynclock._core.slots import LEAST_ROUND, Inner, Part, Slots, all_of, refuse_ticket
+from asynclock._core.slots import LEAST_ROUND, Inner, Part, Slots, all_of, limit_of, refuse_ticket
 from asynclock.errors import BackendError, RecordCorruptError
 
 if TYPE_CHECKING:
@@ -169,8 +169,9 @@ class Writer(Inner):
                 if once or not error.transient:
                     raise
                 detail, reason = by_name(str(error), self.key), type(error).__name__
+                limit, owner = limit_of(until), held.tenure.owner
                 objects.events.emit(
-                    "acquire_failed", self.key, held.tenure.owner, None, detail, reason=reason
+                    "acquire_failed", self.key, owner, None, detail, reason=reason, limit=limit
                 )
             if not inside or once or loop.time() >= until or held.belief.remaining() <= 0:
                 return not inside and held.belief.remaining() > 0

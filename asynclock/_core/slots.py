@@ -210,7 +210,9 @@ class Slots(LockEngine):
                     raise
                 failure = error
                 detail, reason = by_name(str(error), self.key), type(error).__name__
-                self._objects.events.emit("acquire_failed", self.key, "", None, detail, reason=reason)
+                self._objects.events.emit(
+                    "acquire_failed", self.key, "", None, detail, reason=reason, limit=limit_of(until)
+                )
             except TimeoutError:
                 until = loop.time()
             self._say_in_the_way(until)
@@ -265,7 +267,6 @@ class Slots(LockEngine):
     def _say_in_the_way(self, until: float) -> None:
         if (status := self._in_the_way) is None:
             return
-        left = until - asyncio.get_running_loop().time()
         self._objects.events.emit(
             "waiting",
             f"{status.name}{SUFFIX}",
@@ -274,7 +275,7 @@ class Slots(LockEngine):
             status.holder or "",
             reason="kept" if status.kept else "",
             remaining=status.remaining,
-            limit=None if left == math.inf else max(0.0, left),
+            limit=limit_of(until),
         )
 
     def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
@@ -298,6 +299,12 @@ class Slots(LockEngine):
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
         """As of ``Lock.break_lock``, for the slot of ``status``."""
         return await self._named(status.name).break_lock(status, force=force)
+
+
+def limit_of(until: float) -> float | None:
+    """Return the ``limit`` of an event: seconds until a time of the loop; None: there is no end."""
+    left = until - asyncio.get_running_loop().time()
+    return None if left == math.inf else max(0.0, left)
 
 
 def refuse_ticket(ticket: object, name: str) -> None:

@@ -46,6 +46,29 @@ async def test_a_failed_round_is_reported_with_its_reason(world: World) -> None:
 
 
 @in_virtual_time
+@pytest.mark.parametrize("kind", ["lock", "semaphore", "read", "write"])
+async def test_a_failed_round_says_how_long_is_left(world: World, kind: str) -> None:
+    """Of each kind of lock: until the call gives up, which a reader of the log wants to know."""
+    async with world.client() as client:
+        rwlock, semaphore = client.rwlock("orders"), client.semaphore("orders", 2)
+        # A writer looks at the readers when its own lock is written.
+        fault = {"operation": "get", "nth": 2} if kind == "write" else {}
+        faulty(client).inject(Fault.REQUEST_LOST, times=10_000, **fault)
+        asked = {
+            "lock": client.lock("orders"),
+            "semaphore": semaphore,
+            "read": rwlock.read,
+            "write": rwlock.write,
+        }
+        with pytest.raises(AcquireTimeoutError):
+            await asked[kind].acquire(timeout=5.0)
+
+    limits = [event.limit for event in world.events if event.kind == "acquire_failed"]
+    assert limits
+    assert all(limit is not None and 0.0 <= limit <= 5.0 for limit in limits)
+
+
+@in_virtual_time
 async def test_a_failure_before_the_last_look_is_not_the_cause_of_a_timeout(world: World) -> None:
     """The store answers again and shows another holder: that is why the lock was not acquired."""
     world.put(our_record(valid_until=world.now + 100, owner="other"))
