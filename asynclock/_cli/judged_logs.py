@@ -83,7 +83,7 @@ class _Hold:
     @property
     def end(self) -> float:
         """Until when it was certainly believed in."""
-        return max(self.begin, *self.signs) if self.ended is None else self.ended
+        return max([self.begin, *self.signs]) if self.ended is None else self.ended
 
     def clock_was_set(self, tolerance: float) -> bool:
         """Whether the wall clock of its machine was set, or the machine slept, while it was held."""

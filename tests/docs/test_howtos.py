@@ -39,6 +39,7 @@ RUN_ELSEWHERE: Final = {
     ("command.md", "console"): "a synopsis; tests/cli drives the command",
     ("hudi.md", "df.write"): "Hudi's own client of S3 is needed; tests/hudi commits with that provider",
     ("observability.md", "python"): "tests/docs/test_observability_page.py runs all of them",
+    ("observability.md", "console"): "tests/cli/test_verify.py judges logs",
     ("night.md", "text"): "tests/docs/test_night.py produces each of them",
     ("report.md", "console"): "tests/report and tests/spark/test_run_log.py record a run and draw it",
     ("places.md", "console"): "spark-submit starts a Spark of its own; tests/places does",

@@ -151,7 +151,7 @@ def test_a_wait_for_another_driver_is_told_and_ends(spec: Path, verb: str, lock:
     found = next(line for line in done.stderr.splitlines() if line.startswith(waiting))
     assert " since " in found
     assert ", for at most " in found
-    assert re.search(r", waiting at most [23] s$", found)
+    assert re.search(r", waiting at most [23] s \[AL-\d{3}\]$", found)
     assert "was not acquired within 3 s" in done.stderr
     assert done.returncode == 75
 
