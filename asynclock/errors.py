@@ -89,7 +89,7 @@ class ConfigError(AsyncLockError, ValueError):
         reason: What is wrong with it and what is allowed.
     """
 
-    code = Code.CONFIG
+    code: ClassVar[str | None] = Code.CONFIG
     _fields: ClassVar[tuple[str, ...]] = ("setting", "value", "reason")
     setting: str
     value: Any
@@ -115,7 +115,7 @@ class SpecError(ConfigError):
             them below its own line; the other attributes are of the first problem.
     """
 
-    code = Code.SPEC
+    code: ClassVar[str | None] = Code.SPEC
     _fields: ClassVar[tuple[str, ...]] = ("path", "line", "key", "value", "reason", "others")
 
     def __init__(
@@ -139,7 +139,7 @@ class BackendNotInstalledError(AsyncLockError, ImportError):
         extra: The extra of asynclock that installs it.
     """
 
-    code = Code.NOT_INSTALLED
+    code: ClassVar[str | None] = Code.NOT_INSTALLED
     _fields = ("scheme", "extra")
     scheme: str
     extra: str
@@ -162,7 +162,7 @@ class AcquireTimeoutError(AsyncLockError, TimeoutError):
         reason: What the store failed with at the end; None: others held the lock.
     """
 
-    code = Code.ACQUIRE_TIMEOUT
+    code: ClassVar[str | None] = Code.ACQUIRE_TIMEOUT
     _fields: ClassVar[tuple[str, ...]] = ("key", "timeout", "status", "reason")
     key: str
     timeout: float
@@ -199,7 +199,7 @@ class LeaseLostError(AsyncLockError):
         reason: Why, in words.
     """
 
-    code = Code.LEASE_LOST
+    code: ClassVar[str | None] = Code.LEASE_LOST
     _fields: ClassVar[tuple[str, ...]] = ("key", "owner", "fencing_token", "reason")
     key: str
     owner: str
@@ -219,7 +219,7 @@ class LeaseLostError(AsyncLockError):
 class LeaseExpiredError(LeaseLostError):
     """The deadline passed on this machine before a renewal was confirmed."""
 
-    code = Code.LEASE_EXPIRED
+    code: ClassVar[str | None] = Code.LEASE_EXPIRED
 
 
 class LeaseTakenOverError(LeaseLostError):
@@ -230,7 +230,7 @@ class LeaseTakenOverError(LeaseLostError):
         new_token: Its fencing token, or None.
     """
 
-    code = Code.LEASE_TAKEN_OVER
+    code: ClassVar[str | None] = Code.LEASE_TAKEN_OVER
     _fields: ClassVar[tuple[str, ...]] = (*LeaseLostError._fields, "new_owner", "new_token")
 
     def __init__(
@@ -257,7 +257,7 @@ class LockChangedError(AsyncLockError):
         status: The ``LockStatus`` found instead.
     """
 
-    code = Code.LOCK_CHANGED
+    code: ClassVar[str | None] = Code.LOCK_CHANGED
     _fields = ("key", "expected", "status")
     key: str
     expected: str | None
@@ -280,7 +280,7 @@ class TicketSpentError(AsyncLockError):
         holder: Who holds the lock now, in its own words; None if nobody does.
     """
 
-    code = Code.TICKET_SPENT
+    code: ClassVar[str | None] = Code.TICKET_SPENT
     _fields = ("key", "holder")
     key: str
     holder: str | None
@@ -304,7 +304,7 @@ class StaleTokenError(AsyncLockError):
         stored_token: The newer token found in the object.
     """
 
-    code = Code.STALE_TOKEN
+    code: ClassVar[str | None] = Code.STALE_TOKEN
     _fields = ("key", "fencing_token", "stored_token")
     key: str
     fencing_token: int
@@ -331,7 +331,7 @@ class RecordCorruptError(AsyncLockError):
         version: Its version, or None if only a body was parsed.
     """
 
-    code = Code.RECORD_CORRUPT
+    code: ClassVar[str | None] = Code.RECORD_CORRUPT
     _fields = ("key", "reason", "version")
     key: str
     reason: str
@@ -361,7 +361,7 @@ class BackendError(AsyncLockError):
         request_id: Id for the provider's support; None: the answer had none, or there was no answer.
     """
 
-    code = Code.STORE
+    code: ClassVar[str | None] = Code.STORE
     _fields = ("backend", "operation", "key", "detail", "written", "transient", "request_id")
     backend: str
     operation: str
@@ -400,13 +400,13 @@ class BackendError(AsyncLockError):
 class PreconditionFailedError(BackendError):
     """The store refused the condition. A copy that a layer below sent may have been written: read back."""
 
-    code = Code.PRECONDITION_FAILED
+    code: ClassVar[str | None] = Code.PRECONDITION_FAILED
 
 
 class OutcomeUnknownError(BackendError):
     """The request was sent, but no answer says whether it was applied: read back."""
 
-    code = Code.OUTCOME_UNKNOWN
+    code: ClassVar[str | None] = Code.OUTCOME_UNKNOWN
 
 
 class BackendUnavailableError(BackendError):
@@ -415,14 +415,14 @@ class BackendUnavailableError(BackendError):
     ``transient`` is False if waiting does not help, for example with an untrusted certificate.
     """
 
-    code = Code.STORE_UNAVAILABLE
+    code: ClassVar[str | None] = Code.STORE_UNAVAILABLE
     _written = "no"
 
 
 class AccessDeniedError(BackendError):
     """The store or a proxy refused the credentials or the permission, or there are no credentials."""
 
-    code = Code.ACCESS_DENIED
+    code: ClassVar[str | None] = Code.ACCESS_DENIED
     _written = "no"
     _transient = False
 
@@ -434,6 +434,6 @@ class UnsupportedBackendError(BackendError):
     another region or does not exist. To test it, run ``asynclock doctor URL``.
     """
 
-    code = Code.STORE_UNSUPPORTED
+    code: ClassVar[str | None] = Code.STORE_UNSUPPORTED
     _written = "no"
     _transient = False
