@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PAGE: Final = "codes.md"
 """The page of the reference; this package has it by a link, and a wheel as a file."""
-_SECTION: Final = re.compile(r"^### (AL-\d{3}): (.+?)\n+(.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
+_SECTION: Final = re.compile(r"^### (AL-\d{3}): (.+?)\n+(.*?)(?=^#{2,3} |\Z)", re.MULTILINE | re.DOTALL)
 _NUMBER: Final = re.compile(r"\W*(?:AL)?\W*0*(\d{1,3})\W*", re.IGNORECASE)
 _MARKUP: Final = re.compile(r"\*\*(\w+:)\*\*|^```\w*\n?|`|\[([^]]+)\]\([^)]+\)", re.MULTILINE)
 

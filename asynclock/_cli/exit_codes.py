@@ -5,6 +5,7 @@ Source: the numbers from 65 on come from BSD ``sysexits.h``; 126, 127 and 128 + 
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from asynclock.errors import (
@@ -49,7 +50,8 @@ def exit_code(error: AsyncLockError) -> int:
     )
     code = next((code for kinds, code in codes if isinstance(error, kinds)), None)
     if code is None:
-        from asynclock.spark.errors import TimelineAheadError  # noqa: PLC0415  only a pipeline needs it
-
-        code = NOT_ACQUIRED if isinstance(error, TimelineAheadError) else NO
+        # Only a pipeline raises it, and without the package pyspark its module cannot be imported.
+        pipeline = sys.modules.get("asynclock.spark.errors")
+        busy = pipeline is not None and isinstance(error, pipeline.TimelineAheadError)
+        code = NOT_ACQUIRED if busy else NO
     return code
