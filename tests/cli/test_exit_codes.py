@@ -1,24 +1,21 @@
-"""The exit code that each error stands for."""
+"""Exit codes of errors."""
 
 from __future__ import annotations
 
-import pytest
+import subprocess
+import sys
 
+PROGRAM = """
+import sys
+sys.modules["pyspark"] = sys.modules["py4j"] = None
 from asynclock._cli.exit_codes import exit_code
-from asynclock.errors import AsyncLockError, ConfigError
-from asynclock.spark.errors import CutFilesError, TimelineAheadError
+from asynclock.errors import StaleTokenError
+print(exit_code(StaleTokenError.__new__(StaleTokenError)))
+"""
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (ConfigError(setting="a", value=1, reason="r"), 2),
-        (TimelineAheadError(path="t", seconds=3600.0, reason="r"), 75),
-        (CutFilesError.__new__(CutFilesError), 1),
-        (AsyncLockError("any other"), 1),
-    ],
-    ids=lambda one: type(one).__name__,
-)
-def test_error_has_its_code(error: AsyncLockError, code: int) -> None:
-    """As ``docs/howto/command.md`` lists them."""
-    assert exit_code(error) == code
+def test_an_error_has_its_code_without_pyspark() -> None:
+    """An installation for locks alone cannot import the pipeline."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("1\n", "")

@@ -254,3 +254,10 @@ async def test_what_clients_log_is_judged(world: World, judged: Judge) -> None:
 
     assert (code, lines) == (0, ["verify: 1 logs, 3 leases of 1 locks, 2 fenced writes, 0 violations"])
     assert errors == ""
+
+
+def test_a_holder_that_died_before_its_first_renewal_is_followed_by_another(judged: Judge) -> None:
+    """Nothing was heard of it after its acquisition, so it counts for that moment alone."""
+    code, lines, _ = judged(event("acquired", "a", 1.0) + event("acquired", "b", 50.0))
+
+    assert (code, lines[-1][-12:]) == (0, "0 violations")
