@@ -64,6 +64,7 @@ def test_no_history_violates_an_invariant(capsys: pytest.CaptureFixture[str]) ->
         ("worst-clocks", 333, 0.0),
         ("hudi-turns", 1688, 0.0),
         ("hudi-clocks", 33_700, 0.25),
+        ("capped", 1136, 0.5),
     ],
 )
 def test_a_history_that_once_failed_passes(scenario: str, seed: int, bodies: float) -> None:

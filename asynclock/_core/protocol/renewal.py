@@ -21,6 +21,8 @@ CROWD: Final = 64
 """This many writes, at least twice as fast as steady renewal would send them, are a crowd; fewer are none."""
 _EARLIEST: Final = 0.25
 """Share of the interval after which a lock of a crowd is renewed at the earliest."""
+_LEAST: Final = 0.001
+"""Seconds until a deadline is looked at, at least; belief itself ends at the deadline."""
 
 
 class Renewals:
@@ -83,7 +85,8 @@ class Renewals:
     def _look_later(self, held: HeldLock, remaining: float, now: float) -> None:
         """Look at a lock ahead of the others if its deadline or its renewal comes before the next look."""
         self._cancel(held)
-        if (at := min(now + remaining, self._renew_at[held])) < self._next_look:
+        # Nearer than a float can tell, it would be looked at again and again while virtual time stands still.
+        if (at := min(now + max(remaining, _LEAST), self._renew_at[held])) < self._next_look:
             self._set_timer(held, now, at)
 
     def _set_timer(self, held: HeldLock | None, now: float, at: float) -> None:
