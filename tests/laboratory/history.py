@@ -232,14 +232,14 @@ class Simulation:
     def _stop(self, index: int, what: str, seconds: float) -> None:
         if (machine := self.suffers(index, f"{what} for {seconds:.2f} s")) is not None:
             machine.process.pause()
-            machine.runs_from = max(machine.runs_from, self.loop.time() + seconds)
+            machine.stop(until=self.loop.time() + seconds)
             self.loop.call_later(seconds, machine.process.resume)
 
     def _suspend(self, index: int) -> None:
         seconds = self._rng.random() * 2 * self.unit
         if (machine := self.suffers(index, f"suspend for {seconds:.2f} s")) is not None:
             machine.process.suspend(seconds)
-            machine.runs_from = max(machine.runs_from, self.loop.time()) + seconds
+            machine.stop(until=max(machine.runs_from, self.loop.time()) + seconds)
 
     def _step(self, index: int) -> None:
         seconds = self._rng.uniform(-1, 1) * self.plan.step_by

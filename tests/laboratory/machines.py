@@ -141,7 +141,20 @@ class Machine:
         self._rng = Random(f"{run.label}/{self.name}")
         self._life = 0
         self.runs_from = 0.0
+        self._stops: list[tuple[float, float]] = []
         self.boot()
+
+    def stop(self, *, until: float) -> None:
+        """Note that it is stopped from now on."""
+        begin = max(self._run.loop.time(), self.runs_from)
+        if until > begin:
+            self._stops.append((begin, until))
+            self.runs_from = until
+
+    def ran(self, since: float) -> float:
+        """Return for how many seconds since then it was not stopped."""
+        now = self._run.loop.time()
+        return now - since - sum(max(0.0, min(end, now) - max(begin, since)) for begin, end in self._stops)
 
     def boot(self) -> None:
         """Start a new process with a new client."""

@@ -213,12 +213,12 @@ class User:
             self._run.checker.violated(Invariant.REFUSALS, detail)
 
     def check_wait(self) -> None:
-        """Check that a wait that ends now was not too long."""
+        """Check that a wait that ends now was not too long; a stopped machine does not wait."""
         most, since = self._run.plan.longest_wait, self.waits_since
         self.waits_since = None
         if most is None or since is None:
             return
-        waited = (self._run.loop.time() - since) / self._unit
+        waited = self._machine.ran(since) / self._unit
         if waited > most:
             self._run.checker.violated(Invariant.FAIR, f"{self.name} waited for {waited:.1f} lifetimes")
 

@@ -65,6 +65,7 @@ def test_no_history_violates_an_invariant(capsys: pytest.CaptureFixture[str]) ->
         ("hudi-turns", 1688, 0.0),
         ("hudi-clocks", 33_700, 0.25),
         ("capped", 1136, 0.5),
+        ("mixed-settings", 5855, 0.25),
     ],
 )
 def test_a_history_that_once_failed_passes(scenario: str, seed: int, bodies: float) -> None:
