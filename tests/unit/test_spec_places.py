@@ -180,6 +180,9 @@ def test_a_spec_never_shows_what_stands_in_the_environment(write_spec: Callable[
                 "spark.executorEnv.GITHUB_PAT",
                 "spark.executorEnv.SERVICE_JWT",
                 "spark.hadoop.ssl.keystore.key.pem",
+                "spark.some.dbkey",
+                "spark.executorEnv.KEYFILE_CONTENT",
+                "spark.hadoop.fs.gs.keyfile.json",
             )
         ),
         *(
@@ -269,6 +272,8 @@ def test_a_secret_option_of_the_locks_in_the_spec_is_refused(
         '"spark.driver.extraJavaOptions" = "--add-opens java.base/java.lang=ALL-UNNAMED -cp /a:/b"',
         '"spark.app.description" = "bearer of news"',
         '"spark.ssl.keyStore" = "/etc/keys.jks"',
+        '"spark.some.rowkey" = "id"',
+        '"spark.some.keyvalue.separator" = "="',
     ],
 )
 def test_a_setting_about_secrets_that_holds_none_is_taken(

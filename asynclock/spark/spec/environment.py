@@ -21,16 +21,17 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Names of Spark, Hadoop and Kafka settings, of environment variables and of JVM properties.
 _SECRET_NAME: Final = re.compile(
     r"secret|passw|passphrase|token|credential|connection.?string|user.?info|signature"
+    r"|key(?:[._-]?file)?[._-]?(?:contents?|data|json|text|value)$"
     r"|(?:account|customer|encryption|private|session|shared|shared[._-]?access|api)[._-]?key(?![._-]?name)"
     r"|(?:^|[._-])(?:sas|sig|pwd|pass|pin|jwt|pat|bearer)(?:[._-]|$)",
     re.IGNORECASE,
 )
-_KEY: Final = re.compile(
-    r"(?:(?:^|[._-])(?:key|Key|[A-Z0-9]*KEY)|[a-z0-9]Key|(?i:apikey))(?:[._-]?\d+)?(?:[._-](?i:pem|der|base64))?$"
-)
-"""Names that end in "key": ``ssl.keystore.key``, ``DB_KEY``, ``masterKey``, ``KEY_2``, ``tls.key.pem``."""
+_KEY: Final = re.compile(r"key(?:[._-]?\d+)?(?:[._-](?:pem|der|base64))?$", re.IGNORECASE)
+"""Names that end in "key": ``ssl.keystore.key``, ``DB_KEY``, ``dbkey``, ``KEY_2``, ``tls.key.pem``."""
 _OTHER_KEY: Final = re.compile(
-    r"(?:access|public|record|partition|primary|sort|message|label)[._-]?key$", re.IGNORECASE
+    r"(?:access|public|record|partition|primary|foreign|sort|dist|cluster|group|join|row|message|routing|label)"
+    r"[._-]?key$",
+    re.IGNORECASE,
 )
 """Names of identifiers, which are not secret by themselves."""
 # Azure's names end in the name of an account, which may contain any of the words below.
