@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
@@ -85,6 +87,8 @@ class Event:
             Else, or if it never gives up, None.
         since_end: Seconds. Of ``lost``, ``released``, ``release_pending`` and ``release_unconfirmed``: since
             the holder stopped believing that it holds the lock. Else None.
+        age: Seconds. Of ``acquired``, ``adopted`` and ``renewed``: since the write that acquired the lock was
+            sent; ``duration`` says so of the ends. Else None.
         time: When it happened, in epoch seconds by this machine's wall clock.
         url: URL of the lock.
         validity: Seconds that this client's leases last without a renewal.
@@ -100,6 +104,7 @@ class Event:
     remaining: float | None = None
     limit: float | None = None
     since_end: float | None = None
+    age: float | None = None
     time: float = field(default=0.0, compare=False)
     url: str = ""
     validity: float = 0.0
@@ -123,6 +128,7 @@ class Event:
             "asynclock.remaining": self.remaining,
             "asynclock.limit": self.limit,
             "asynclock.since_end": self.since_end,
+            "asynclock.age": self.age,
             "asynclock.time": self.time,
         }
         return {name: value for name, value in named.items() if value is not None and value != ""}
@@ -219,6 +225,7 @@ class Events:
         remaining: float | None = None,
         limit: float | None = None,
         since_end: float | None = None,
+        age: float | None = None,
         only_said: bool = False,
     ) -> None:
         """Log one event and pass it on; nothing that goes wrong there is raised.
@@ -242,6 +249,7 @@ class Events:
                 remaining=remaining,
                 limit=limit,
                 since_end=since_end,
+                age=age,
                 time=self._clock.wall(),
                 url=printable(f"{self.url}/{name}", limit=LONGEST_TEXT),
                 validity=self._validity,
@@ -280,7 +288,7 @@ class Events:
         if logger.isEnabledFor(logging.DEBUG):
             shown = event.kind, event.name, event.owner, event.fencing_token, event.detail
             with suppress(BaseException):  # of a handler or a filter of the user
-                log.debug("%s %s owner=%s token=%s %s", *shown, extra=event.fields())
+                log.debug("%s %s owner=%s token=%s %s", *shown, extra=event.fields() | _here())
         if self.narrator is not None and self._is_news(event.kind):
             with suppress(BaseException):  # as above
                 self.narrator.hear(event)
@@ -292,6 +300,11 @@ class Events:
         if narrator is None or narrator.alert:
             return narrator is not None
         return kind in _NEWS and logger.isEnabledFor(_NEWS[kind])
+
+
+def _here() -> dict[str, str | int | float]:
+    """Return which process this is, by OpenTelemetry's names: a lock may be of one machine or process."""
+    return {"host.name": printable(socket.gethostname()), "process.pid": os.getpid()}
 
 
 def pass_on(event: Event, listener: Callable[[Event], object]) -> None:

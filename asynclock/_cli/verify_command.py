@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,8 @@ from asynclock._cli.output import print_json
 from asynclock.settings import LeaseSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from asynclock._cli.judged_logs import Verdict
 
 
@@ -50,13 +51,22 @@ class _VerifyCommand(click.Command):
     metavar="TIME",
     help="How far the clocks of the machines differ at most; default 2s; 0: one machine.",
 )
+@click.option(
+    "--shared-files",
+    is_flag=True,
+    help="All machines share the folders of file:// locks: judge their leases together.",
+)
 @json_option
-def verify_logs_command(*, logs: tuple[str, ...], max_clock_skew: float, as_json: bool) -> int:
+def verify_logs_command(
+    *, logs: tuple[str, ...], max_clock_skew: float, shared_files: bool, as_json: bool
+) -> int:
     """Judge what clients logged: no lock had two believers, tokens rose, fenced writes kept their order.
 
     A LOG has a JSON object per line, at level DEBUG, from asynclock.telemetry.JsonFormatter or another
-    formatter that writes the extra fields of a record. Other lines and a cut last line are ignored. Give the
-    logs of all machines together. A - is the standard input.
+    formatter that writes the extra fields of a record. Other lines are counted, and ignored like a cut last
+    line. Give the logs of all machines together. A - is the standard input.
+
+    A lock at memory:// is one of its process, a lock at file:// one of its machine, unless --shared-files.
 
     Only what is certain is a violation: two leases that overlap by more than --max-clock-skew, for example. A
     lock that was broken by hand has two believers for a while; one whose object was deleted loses its token.
@@ -65,15 +75,19 @@ def verify_logs_command(*, logs: tuple[str, ...], max_clock_skew: float, as_json
     """
     from asynclock._cli.judged_logs import verdict_on  # noqa: PLC0415  lets other commands start faster
 
-    with ExitStack() as stack:
-        opened = (stack.enter_context(click.open_file(log, "rb")) for log in logs)
-        verdict = verdict_on(opened, skew=max_clock_skew)
+    verdict = verdict_on(map(_lines, logs), skew=max_clock_skew, shared_files=shared_files)
     if not verdict.events and not verdict.damaged:
         raise click.UsageError(
             "no events of asynclock in the logs: log at level DEBUG, with asynclock.telemetry.JsonFormatter"
         )
     _show(verdict, as_json=as_json)
     return NO if verdict.violations or verdict.damaged else DONE
+
+
+def _lines(log: str) -> Iterator[bytes]:
+    """Yield the lines of a log, which is open for no longer than that."""
+    with click.open_file(log, "rb") as file:
+        yield from file
 
 
 def _show(verdict: Verdict, *, as_json: bool) -> None:
@@ -87,6 +101,15 @@ def _show(verdict: Verdict, *, as_json: bool) -> None:
     for count, what in (
         (verdict.damaged, "events cannot be read: their lines are damaged"),
         (verdict.cut, "cut last lines are ignored"),
+        (verdict.foreign, "lines are not of asynclock"),
+        (
+            verdict.unplaced,
+            "leases and fenced writes are not judged: their lines have no host.name or process.pid",
+        ),
+        (
+            verdict.per_machine,
+            "locks at file:// are judged for each machine apart: if they share folders, add --shared-files",
+        ),
         (verdict.unended, "leases have no end in the logs, and count until the last that is known of them"),
         (
             verdict.clock_was_set,

@@ -6,12 +6,16 @@ import asyncio
 import io
 import json
 import logging
+import resource
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from asynclock import FencedObject
 from asynclock._cli.app import run_command
+from asynclock._cli.judged_logs import _Entry, _Hold
 from asynclock.events import logger
 from asynclock.telemetry import JsonFormatter
 from asynclock.testing._faulty import Fault
@@ -20,7 +24,6 @@ from tests.unit.kit import World, faulty, in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Judge(Protocol):
@@ -45,7 +48,7 @@ def event(kind: str, owner: str, at: float, **more: object) -> str:
 def hold(owner: str, begin: float, end: float, token: int | None = None) -> str:
     """Return the lines of a lease that was released half a second after its holder stopped believing."""
     more = {} if token is None else {"fencing_token": token}
-    return event("acquired", owner, begin, duration=0.1, **more) + event(
+    return event("acquired", owner, begin, duration=0.1, age=0.0, **more) + event(
         "released", owner, end + 0.5, duration=end + 0.5 - begin, since_end=0.5, **more
     )
 
@@ -122,7 +125,7 @@ def test_clocks_of_two_machines_may_differ(judged: Judge, skew: str, code: int, 
 @pytest.mark.parametrize("step", [-30.0, 30.0])
 def test_a_lease_whose_clock_was_set_is_not_judged(judged: Judge, step: float) -> None:
     """Its times and its duration do not fit; whatever it overlaps then proves nothing."""
-    stepped = event("acquired", "a", 10.0, duration=0.1) + event(
+    stepped = event("acquired", "a", 10.0, duration=0.1, age=0.0) + event(
         "released", "a", 20.0 + step, duration=10.0, since_end=0.0
     )
 
@@ -164,9 +167,10 @@ def test_the_same_event_may_come_twice_and_in_any_order(judged: Judge) -> None:
         event("released", "a", 10.0, since_end=-1.0),
         event("released", "a", 10.0, duration=[]),
         event("updated", "a", 10.0, duration=1.0),
+        event("renewed", "a", 10.0, age="1"),
         event("acquired", "a", 10.0).replace('"a"', "null"),
         event("acquired", "a", 10.0).replace('"acquired"', "[]"),
-        '{"asynclock.event": "acquired"}\n',
+        '{"asynclock.event": "acquired", "asynclock.time": 10.0}\n',
     ],
 )  # fmt: skip
 def test_an_event_that_cannot_be_read_is_no_pass(judged: Judge, line: str) -> None:
@@ -193,12 +197,15 @@ def test_lines_of_other_programs_are_ignored(judged: Judge) -> None:
     code, lines, errors = judged(others + waiting + hold("b", 10.0, 20.0).encode())
 
     assert (code, errors) == (0, "")
-    assert lines == ["verify: 1 logs, 1 leases of 1 locks, 0 fenced writes, 0 violations"]
+    assert lines == [
+        "6 lines are not of asynclock",
+        "verify: 1 logs, 1 leases of 1 locks, 0 fenced writes, 0 violations",
+    ]
 
 
 def test_text_of_a_log_does_not_reach_the_terminal_as_it_is(judged: Judge) -> None:
     """A log may hold anything."""
-    code, lines, _ = judged(hold("\x1b[2J", 10.0, 20.0) + hold("b", 11.0, 1e300))
+    code, lines, _ = judged(hold("\x1b[2J", 2.0**1000, 2.0**1001) + hold("b", 1.5 * 2.0**1000, 2.0**1001))
 
     assert code == 1
     assert "\x1b" not in "".join(lines)
@@ -261,3 +268,116 @@ def test_a_holder_that_died_before_its_first_renewal_is_followed_by_another(judg
     code, lines, _ = judged(event("acquired", "a", 1.0) + event("acquired", "b", 50.0))
 
     assert (code, lines[-1][-12:]) == (0, "0 violations")
+
+
+def at(line: str, host: str, pid: int = 1) -> str:
+    """Return the lines of a log with the process that wrote them."""
+    where = {"host.name": host, "process.pid": pid}
+    return "".join(json.dumps(json.loads(each) | where) + "\n" for each in line.splitlines())
+
+
+def moved(log: str, url: str) -> str:
+    """Return the lines of a log with the lock at another URL."""
+    return log.replace("s3://b/orders", url)
+
+
+def test_a_folder_is_one_of_each_machine(judged: Judge) -> None:
+    """Unless the user says that all machines share it; a sentence says that this was not judged."""
+    one, two = moved(hold("a", 10.0, 20.0, 7), "file:///l/o"), moved(hold("b", 12.0, 30.0, 7), "file:///l/o")
+    logs = at(one, "web-1"), at(two, "web-2")
+
+    code, lines, _ = judged(*logs)
+    shared, said, _ = judged(*logs, options=("--shared-files",))
+    same, _, _ = judged(at(one, "web-1"), at(two, "web-1", 2))
+
+    assert (code, shared, same) == (0, 1, 1)
+    assert any("--shared-files" in line for line in lines)
+    assert any("two believers" in line for line in said)
+
+
+def test_a_store_in_memory_is_one_of_each_process(judged: Judge) -> None:
+    """Two processes of one machine that write one log have two locks of one URL."""
+    one, two = moved(hold("a", 10.0, 20.0), "memory://n/o"), moved(hold("b", 12.0, 30.0), "memory://n/o")
+
+    apart, lines, _ = judged(at(one, "web-1", 1) + at(two, "web-1", 2))
+    together, _, _ = judged(at(one, "web-1", 1) + at(two, "web-1", 1))
+
+    assert (apart, together) == (0, 1)
+    assert lines[-1] == "verify: 1 logs, 2 leases of 2 locks, 0 fenced writes, 0 violations"
+
+
+@pytest.mark.parametrize("url", ["file:///l/o", "memory://n/o"])
+def test_a_lock_of_an_unknown_machine_is_not_judged(judged: Judge, url: str) -> None:
+    """A formatter has left out whose it is: an overlap proves nothing, and that is said."""
+    code, lines, _ = judged(moved(hold("a", 10.0, 20.0) + hold("b", 12.0, 30.0) + update(15.0, 7), url))
+
+    assert code == 0
+    assert any("3 leases and fenced writes are not judged" in line for line in lines)
+
+
+def test_any_number_of_logs_is_read_one_at_a_time(judged: Judge) -> None:
+    """A process may have few files open."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = {int(each.name) for each in Path("/dev/fd").iterdir()}
+    few = [number for number in range(100_000) if number not in taken][20]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
+    try:
+        code, lines, _ = judged(
+            *[hold(f"{number}", number * 10.0, number * 10.0 + 5) for number in range(30)]
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert (code, lines[-1]) == (0, "verify: 30 logs, 30 leases of 1 locks, 0 fenced writes, 0 violations")
+
+
+def test_renewals_take_no_memory() -> None:
+    """A lease of months has millions."""
+    lease = _Hold(("s3://b/orders",), "a")
+    for second in range(1000):
+        lease.add(_Entry("renewed", ("s3://b/orders",), "a", 7, float(second), 0.1, 0.0, float(second)))
+
+    assert (lease.begin, lease.end) == (0.0, 999.0)
+    assert sum(map(sys.getsizeof, (getattr(lease, name) for name in _Hold.__slots__))) < 1000
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("step", [-30.0, 30.0])
+def test_a_clock_that_was_set_is_seen_however_long_was_waited(judged: Judge, step: float, ends: bool) -> None:  # noqa: FBT001
+    """An hour: the wait is no part of the lease."""
+    waited = event("acquired", "a", 4000.0, duration=3600.0, age=0.5)
+    rest = (
+        event("released", "a", 4010.0 + step, duration=10.5, since_end=0.0)
+        if ends
+        else event("renewed", "a", 4010.0 + step, duration=0.1, age=10.5)
+    )
+
+    code, lines, _ = judged(waited + rest + hold("b", 3985.0, 3995.0) + hold("c", 4030.0, 4039.0))
+
+    assert code == 0
+    assert any(line.startswith("1 leases are not judged") for line in lines)
+
+
+def test_a_long_wait_is_no_clock_that_was_set(judged: Judge) -> None:
+    """Such a lease is judged."""
+    waited = event("acquired", "a", 4000.0, duration=3600.0, age=0.5) + event(
+        "released", "a", 4010.0, duration=10.5, since_end=0.0
+    )
+
+    code, lines, _ = judged(waited + hold("b", 4002.0, 4008.0))
+
+    assert code == 1
+    assert "two believers" in lines[0]
+
+
+@pytest.mark.parametrize("begin", [b"\xef\xbb\xbf", b""])
+def test_lines_that_are_no_events_are_counted(judged: Judge, begin: bytes) -> None:
+    """A byte order mark, a program that uses the same names, plain text: not damaged, but not ours."""
+    others = '{"asynclock.event": "acquired"}\nasynclock.event is a field\n\n'
+    log = begin + hold("b", 10.0, 20.0).encode() + others.encode()
+
+    code, lines, _ = judged(log)
+
+    assert code == 0
+    assert lines[0] == "2 lines are not of asynclock"
+    assert lines[-1] == "verify: 1 logs, 1 leases of 1 locks, 0 fenced writes, 0 violations"

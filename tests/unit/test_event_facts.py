@@ -137,6 +137,39 @@ async def test_an_end_says_since_when_its_holder_does_not_believe(world: World) 
 
 
 @in_virtual_time
+async def test_a_lease_has_an_age_from_its_first_write_on(world: World) -> None:
+    """However long was waited for it; by age and time anybody can tell whether a clock was set."""
+    async with world.client() as client:
+        lock = client.lock("orders")
+        first = await lock.acquire()
+        second = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(3.5)
+        await first.release()
+        lease = await second
+        await lease.confirm()
+        await lease.release()
+
+    ages = [(each.kind, each.age) for each in world.events if each.owner == lease.owner]
+    assert ages == [
+        ("acquired", pytest.approx(0.02, abs=0.01)),
+        ("renewed", pytest.approx(0.04, abs=0.02)),
+        ("released", None),
+    ]
+
+
+@in_virtual_time
+async def test_a_lock_without_fencing_has_no_token_in_its_events(world: World) -> None:
+    """As of a Hudi table: it is handed out before its token has settled, so that may fall."""
+    async with world.client() as client:
+        client._core.engine("orders").fencing = False
+        async with client.lock("orders").hold() as lease:
+            await lease.confirm()
+
+    assert {each.fencing_token for each in world.events} == {None}
+    assert {each.kind for each in world.events} == {"acquired", "renewed", "released"}
+
+
+@in_virtual_time
 async def test_a_fenced_write_is_an_event(world: World) -> None:
     """It names the object and the token, and says how long it took."""
     async with world.client() as client, client.lock("orders").hold() as lease:

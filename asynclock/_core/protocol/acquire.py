@@ -302,6 +302,7 @@ class Acquisition:
             held = self._held = HeldLock(
                 objects=self._objects, key=self._key, landed=attempt, at_most=self._at_most
             )
+            held.tenure.fenced = self._fencing
             if left <= timing.renew_interval:
                 await held.renewer.renew()
             if held.belief.remaining() > 0:

@@ -138,4 +138,5 @@ class Renewer:
             return
         self._refusals.count = 0
         self._claim.until_settled(attempt)  # while there is a Date to tell by
-        self._tenure.report("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left)
+        age = self._tenure.age()
+        self._tenure.report("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left, age=age)

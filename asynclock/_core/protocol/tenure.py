@@ -17,6 +17,7 @@ class Tenure:
 
     Attributes:
         head: The last write that is known to have landed.
+        fenced: Its token is one that resources may check (rule 11), so events name it.
     """
 
     def __init__(self, objects: LockObjects, key: str, landed: Attempt) -> None:
@@ -25,6 +26,7 @@ class Tenure:
         self.owner: str = landed.record.owner
         self.fencing_token: int = landed.record.epoch
         self.head: Attempt = landed
+        self.fenced: bool = True
         self._began = landed.sent.monotonic
         self._clock = objects.clock
         self._events = objects.events
@@ -40,7 +42,11 @@ class Tenure:
         A lock lost before this point was never a lease, so no event says that it ended.
         """
         self._handed_out = True
-        self.report(kind, reason=reason, since=asked_at)
+        self.report(kind, reason=reason, since=asked_at, age=self.age())
+
+    def age(self) -> float:
+        """Return seconds since the write that acquired it was sent, on the monotonic clock."""
+        return self._clock.monotonic() - self._began
 
     def report_end(self, kind: Kind, detail: str, reason: str, since_end: float) -> None:
         """Report how the lease ended or is ending, if it ever was a lease; belief ended ``since_end`` ago."""
@@ -49,7 +55,7 @@ class Tenure:
 
     def report_stall(self, seconds: float) -> None:
         """Report for how long this process did not run."""
-        self._events.emit("stalled", self.key, self.owner, self.fencing_token, duration=seconds)
+        self._events.emit("stalled", self.key, self.owner, self._told_token, duration=seconds)
 
     def report(
         self,
@@ -60,6 +66,7 @@ class Tenure:
         since: float | None = None,
         remaining: float | None = None,
         since_end: float | None = None,
+        age: float | None = None,
     ) -> None:
         """Report an event; ``since``, on the monotonic clock, gives its duration."""
         duration = None if since is None else self._clock.monotonic() - since
@@ -67,10 +74,15 @@ class Tenure:
             kind,
             self.key,
             self.owner,
-            self.fencing_token,
+            self._told_token,
             detail,
             reason=reason,
             duration=duration,
             remaining=remaining,
             since_end=since_end,
+            age=age,
         )
+
+    @property
+    def _told_token(self) -> int | None:
+        return self.fencing_token if self.fenced else None
