@@ -7,7 +7,9 @@ given again.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from typing import Final
 
 
 class Code(StrEnum):
@@ -52,6 +54,7 @@ class Code(StrEnum):
     SECRET_SHOWN = "AL-044"
     HUDI_LOCK = "AL-045"
     RIGHTS_NOT_TESTED = "AL-046"
+    OPTIONS_LEFT_OUT = "AL-047"
     # `asynclock doctor`.
     DOCTOR_UNAVAILABLE = "AL-050"
     NOT_SAFE = "AL-051"
@@ -82,6 +85,17 @@ class Code(StrEnum):
     TABLE_BUSY = "AL-088"
 
 
+_GIVEN: Final = re.compile(r" ?\[(AL-\d{3})\]")
+
+
 def coded(text: str, code: str | None) -> str:
-    """Return a sentence with its code at the end; unchanged without a code."""
+    """Return a sentence with one code, at its end.
+
+    Args:
+        text: The sentence. An error that it quotes loses its code: the reader looks one code up.
+        code: The sentence's own code; None: that of the first error in it, if there is one.
+    """
+    if (quoted := _GIVEN.search(text)) is not None:
+        text = _GIVEN.sub("", text)
+        code = code or quoted[1]
     return text if code is None else f"{text} [{code}]"

@@ -265,8 +265,8 @@ class LockChangedError(AsyncLockError):
 
     def __init__(self, *, key: str, expected: str | None, status: Any) -> None:  # noqa: ANN401  LockStatus is defined above this layer
         if status.version == expected:
-            text = f"lock {_name(key)!r} is {status.state}, not expired"
-            text += "; nothing was written; use force to break it"
+            text = f"lock {_name(key)!r} is {status.state}, not expired; nothing was written"
+            text += "; only force=True, or --force of the command, breaks it"
         else:
             text = f"lock {_name(key)!r} changed since it was looked at; nothing was written; look again"
         super().__init__(text, key=key, expected=expected, status=status)

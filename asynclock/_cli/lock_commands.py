@@ -202,8 +202,8 @@ def break_by_hand(
         if not seen.kept:
             tell("The old holder may act until its next renewal or deadline.")
         if seen.state == "held" and not force:
-            tell("Only --force breaks a live lock.", Code.NOT_BROKEN)
-            raise LockChangedError(key=f"{name}.json", expected=seen.version, status=seen)
+            tell("only --force breaks a live lock; nothing was written", Code.NOT_BROKEN)
+            return NO
         if not yes and not _confirmed(f"Break {target}? [y/N] "):
             tell("nothing was written", Code.NOT_BROKEN)
             return NO

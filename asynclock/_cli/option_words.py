@@ -61,6 +61,18 @@ def parse_options(words: Iterable[str]) -> dict[str, object]:
     return options
 
 
+def environment_names(given: Container[str] = ()) -> list[str]:
+    """Return the environment variables that set an option which is not ``given`` on the command line."""
+    return [
+        variable
+        for variable, value in os.environ.items()
+        if variable.startswith(_PREFIX)
+        and value
+        and (key := variable.removeprefix(_PREFIX).lower()) != "url"
+        and key not in given
+    ]
+
+
 def environment_options(given: Container[str] = ()) -> dict[str, object]:
     """Read options from environment variables: ``ASYNCLOCK_OPTION_REGION=eu`` is ``region=eu``.
 
@@ -71,10 +83,8 @@ def environment_options(given: Container[str] = ()) -> dict[str, object]:
         ConfigError: A value does not have the option's type, or the named source has no secret.
     """
     options: dict[str, object] = {}
-    for variable, value in os.environ.items():
-        key = variable.removeprefix(_PREFIX).lower()
-        if not variable.startswith(_PREFIX) or key == "url" or not value or key in given:
-            continue
+    for variable in environment_names(given):
+        key, value = variable.removeprefix(_PREFIX).lower(), os.environ[variable]
         if not _NAME.fullmatch(key):
             raise ConfigError(setting=variable, value=HIDDEN, reason="an option cannot have this name")
         in_the_clear = not value.startswith((_ENVIRONMENT, _FILE))

@@ -8,6 +8,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Final
 
+import click
+
 from asynclock._cli.fitted_table import LOCKS, fitted_table, state_style
 from asynclock._cli.lock_words import facts
 from asynclock._codes import coded
@@ -59,6 +61,15 @@ def tell(text: str, code: Code | None = None) -> None:
     """
     text = coded(text, code)
     print_message("".join(f"{clean_message(line)}\n" for line in f"asynclock: {text}".split("\n")))
+
+
+def tell_once(text: str, code: Code) -> None:
+    """Print a message as ``tell`` does, but only the first time in a command."""
+    context = click.get_current_context(silent=True)
+    told: set[str] = set() if context is None else context.find_root().meta.setdefault(__name__, set())
+    if text not in told:
+        told.add(text)
+        tell(text, code)
 
 
 def print_message(lines: str) -> None:

@@ -7,8 +7,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock._cli.option_words import environment_options
-from asynclock._cli.output import tell
+from asynclock._cli.option_words import environment_names, environment_options
+from asynclock._cli.output import tell_once
 from asynclock._cli.proposals import no_url, proposal, refuse_unfit_file_url
 from asynclock._codes import Code
 from asynclock._core.client import default_holder
@@ -71,11 +71,21 @@ def full_url(url: str) -> str:
 def with_environment(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options plus those of the environment, which are only for the store of ``ASYNCLOCK_URL``.
 
+    For another store, a message names the variables that are left out.
+
     Raises:
         ConfigError: An option of the environment is wrong.
     """
     default = os.environ.get(DEFAULT_URL)
     if not default or _store(default) != _store(url):
+        if left := environment_names(options):
+            are = "is" if len(left) == 1 else "are"
+            why = "is another" if default else "is not set"
+            tell_once(
+                f"warning: {', '.join(left)} {are} not used here: the options of the environment are for the "
+                f"store of {DEFAULT_URL}, which {why}; give -o, or set {DEFAULT_URL}",
+                Code.OPTIONS_LEFT_OUT,
+            )
         return dict(options)
     return {**environment_options(options), **options}
 
@@ -133,7 +143,7 @@ def connect_to(
     """
     scheme = split_url(url).scheme
     if scheme == "memory":
-        tell(
+        tell_once(
             "warning: memory:// is a store of this process only: it keeps no other process out",
             Code.ONE_PROCESS,
         )

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary, ref
 
 import anyio
 
-from asynclock._codes import Code
+from asynclock._codes import Code, coded
 from asynclock._core.patched import refuse_patched
 from asynclock._log import log
 from asynclock.errors import ConfigError
@@ -513,7 +513,7 @@ class Host:
         )
         _deaths[self.loop] = error
         self._forget(self)
-        log.critical("%s; its leases are lost [%s]", reason, Code.LOSS)
+        log.critical(coded(f"{reason}; its leases are lost", Code.LOSS))
         if Host.on_death is not None:
             Host.on_death(self.loop, reason)
         for listed in list(_calls):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tests.docs.story import Block
 
 PAGE: Final = ROOT / "docs" / "reference" / "codes.md"
+_CODE: Final = re.compile(r"\[AL-\d{3}\]")
 PACKAGE: Final = Path(asynclock.__file__).parent
 NEWS: Final = (
     "the audit trail of ",
@@ -174,12 +175,17 @@ def test_an_example_shows_its_code(
         monkeypatch.setattr(client, "open_backend", lambda *_, **__: table)
     text = block.text.replace(FOLDER, str(tmp_path))
     if block.language == "console":
-        said = [_run(command, expected) for command, expected in typed(Block_of(block, text))][-1]
+        for command, expected in typed(Block_of(block, text)):
+            words = shlex.split(command)
+            while "=" in words[0]:
+                monkeypatch.setenv(*words.pop(0).split("=", 1))
+            said = _run(words, expected)
     else:
         said = _execute(text)
-    said += caplog.text + "".join(capfd.readouterr())
+    said = "\n".join([said, caplog.text, *capfd.readouterr()])
 
     assert f"[{code}]" in said
+    assert [line for line in said.splitlines() if len(_CODE.findall(line)) > 1] == []
 
 
 def Block_of(block: Block, text: str) -> Block:  # noqa: N802
@@ -187,11 +193,11 @@ def Block_of(block: Block, text: str) -> Block:  # noqa: N802
     return type(block)(block.language, text, block.line)
 
 
-def _run(command: str, expected: str) -> str:
+def _run(words: list[str], expected: str) -> str:
     """Run a command in this process; return what it printed, which is as the page says."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        run_command(shlex.split(command)[1:])
+        run_command(words[1:])
     said = out.getvalue() + err.getvalue()
     assert like(expected, said), said
     return said
@@ -217,7 +223,9 @@ def test_the_page_explains_every_code_and_no_other() -> None:
     assert [*known] == sorted(Code)
     assert [code for code, _ in EXAMPLES] == [*known]
     for code, (_, text) in known.items():
-        assert re.findall(r"^\*\*(\w+):\*\*", text, re.MULTILINE) == ["Cause", "Check", "Cure"], code
+        assert re.findall(r"^\*\*(\w+):\*\*", text, re.MULTILINE) == ["Cause", "Check", "Cure", "Example"], (
+            code
+        )
 
 
 def test_every_code_is_given() -> None:
@@ -258,7 +266,7 @@ def messages() -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of ``tell`` in the command, each with its place."""
     for path in (PACKAGE / "_cli").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "tell":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"tell", "tell_once"}:
                 yield f"{path.name}:{node.lineno}", node
 
 
@@ -289,6 +297,7 @@ def test_explain_knows_a_code_however_it_is_written(word: str, capsys: pytest.Ca
 
     said = capsys.readouterr().out
     assert said.startswith("AL-010: AcquireTimeoutError\n\nCause: the lock was not acquired")
+    assert "\n\nExample:\n\nfrom asynclock import sync\n" in said
     assert "**" not in said
     assert "```" not in said
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
+from typing import Final
 
 import pytest
 
@@ -184,3 +186,34 @@ def test_a_spec_that_is_no_toml_names_its_line_and_no_key() -> None:
     error = errors.SpecError(path="fleet.toml", line=3, key="", value=None, reason="not valid TOML")
 
     assert str(error) == "fleet.toml:3: not valid TOML [AL-003]"
+
+
+CODE: Final = re.compile(r"AL-\d{3}")
+DENIED: Final = errors.AccessDeniedError(backend="s3", operation="get", key="a", detail="403 AccessDenied")
+QUOTING: Final = {
+    "AL-002": errors.ConfigError(setting="url", value="s3://a", reason=f"cannot be read: {DENIED}"),
+    "AL-003": errors.SpecError(path="a", line=1, key="b", value="c", reason="no", others=(f"b: {DENIED}",)),
+    "AL-010": errors.AcquireTimeoutError(key="a.json", timeout=5, reason=str(DENIED)),
+    "AL-011": errors.LeaseLostError(key="a.json", owner="o", fencing_token=1, reason=str(DENIED)),
+    "AL-020": errors.BackendError(backend="mine", operation="get", key="a", detail=str(DENIED)),
+}
+
+
+@pytest.mark.parametrize("code", QUOTING)
+def test_an_error_that_quotes_another_has_its_own_code_only(code: str) -> None:
+    """At its end; the quoted error keeps its words."""
+    text = str(QUOTING[code])
+
+    assert CODE.findall(text) == [code]
+    assert text.endswith(f" [{code}]")
+    assert "403 AccessDenied; nothing was written" in text
+
+
+def test_an_error_of_a_users_class_ends_with_the_code_of_the_error_that_it_quotes() -> None:
+    """It has none of its own, and the reader still finds the explanation."""
+
+    class MineError(errors.AsyncLockError):
+        pass
+
+    assert str(MineError(f"{DENIED}; closing")).endswith("nothing was written; closing [AL-024]")
+    assert str(MineError("closing")) == "closing"

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from asynclock._codes import Code
+from asynclock._codes import Code, coded
 from asynclock._core.handles import checked_timeout
 from asynclock._core.status import LockStatus
 from asynclock._log import log
@@ -254,7 +254,7 @@ class TableLock:
                 await self.aclose()
         warning = _warning(status, properties)
         if warning is not None:
-            log.warning("%s: %s [%s]", self.base_path, warning, Code.HUDI_LOCK)
+            log.warning(coded(f"{self.base_path}: {warning}", Code.HUDI_LOCK))
         known = {field.name: getattr(status, field.name) for field in fields(LockStatus)}
         if since is not None:
             known["since_ms"] = since
