@@ -5,11 +5,31 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from asynclock._codes import Code
 from tests.docs.story import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+AT_A_DESK: Final = frozenset(
+    {
+        Code.USAGE,
+        Code.CONFIG,
+        Code.SPEC,
+        Code.NOT_INSTALLED,
+        Code.LOCK_CHANGED,
+        Code.STORE,  # of a backend that is not ours
+        Code.PRECONDITION_FAILED,  # of calls of a backend; locks handle it
+        Code.NO_LOCK_HERE,
+        Code.NOT_BROKEN,
+        Code.ONE_PROCESS,
+        Code.SECRET_SHOWN,
+        Code.RIGHTS_NOT_TESTED,
+        Code.OPTIONS_LEFT_OUT,
+        *(code for code in Code if Code.DOCTOR_LEFT <= code <= Code.ONE_WRITE_A_SECOND),  # below NOT_SAFE
+    }
+)
+"""Codes that answer somebody who types a command or writes a program. All others may wake somebody up."""
 _PAGE: Final = (ROOT / "docs" / "howto" / "night.md").read_text(encoding="utf-8")
 SENTENCES: Final[dict[str, str]] = dict(re.findall(r"^### (.+)\n\n```text\n(.+)\n```$", _PAGE, re.MULTILINE))
 

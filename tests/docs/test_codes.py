@@ -181,7 +181,7 @@ def test_an_example_shows_its_code(
                 monkeypatch.setenv(*words.pop(0).split("=", 1))
             said = _run(words, expected)
     else:
-        said = _execute(text)
+        said = execute(text)
     said = "\n".join([said, caplog.text, *capfd.readouterr()])
 
     assert f"[{code}]" in said
@@ -203,7 +203,7 @@ def _run(words: list[str], expected: str) -> str:
     return said
 
 
-def _execute(program: str) -> str:
+def execute(program: str) -> str:
     """Run a program in this process; return the text of its error, if it raises one."""
     logger = logging.getLogger("asynclock")
     level = logger.level

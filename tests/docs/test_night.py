@@ -5,12 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
+import re
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from asynclock import AccessDeniedError, AcquireTimeoutError, RecordCorruptError, sync
+from asynclock import AccessDeniedError, AcquireTimeoutError, sync
 from asynclock._cli import main
+from asynclock._cli.app import run_command
+from asynclock._codes import Code
+from asynclock._core import client as client_module
+from asynclock._core import probing
 from asynclock.spark.errors import (
     BadRowsError,
     ChangesLostError,
@@ -22,16 +32,48 @@ from asynclock.spark.errors import (
 )
 from asynclock.testing._faulty import Fault, FaultyBackend
 from asynclock.testing._world import VirtualWorld
-from tests.docs.night import SENTENCES, is_said
+from tests.docs.night import AT_A_DESK, SENTENCES, is_said
+from tests.docs.story import FOLDER
+from tests.docs.test_codes import EXAMPLES, Denies, execute, old_table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
     from asynclock.testing._world import FaultyClient
 
     Play = Callable[[FaultyClient, VirtualWorld], Awaitable[None]]
 
+EXAMPLES_OF: Final = {
+    "The store is unavailable": Code.STORE_UNAVAILABLE,
+    "A write without an answer": Code.OUTCOME_UNKNOWN,
+    "The lease has expired": Code.LEASE_EXPIRED,
+    "The lease was taken over": Code.LEASE_TAKEN_OVER,
+    "The lease has ended": Code.LEASE_LOST,
+    "A ticket is spent": Code.TICKET_SPENT,
+    "A stale token": Code.STALE_TOKEN,
+    "A task waits for itself": Code.WAITS_FOR_ITSELF,
+    "A corrupt lock": Code.RECORD_CORRUPT,
+    "Others held the lock": Code.ACQUIRE_TIMEOUT,
+    "The store cannot hold a lock": Code.STORE_UNSUPPORTED,
+    "The output is full": Code.OUTPUT,
+    "A foreign clustering plan": Code.CLUSTERING_PLAN,
+}
+"""By section: the code whose example in docs/reference/codes.md makes the sentence."""
+ASYNCLOCK: Final = (sys.executable, "-c", "from asynclock._cli import main; main()")
+COMMANDS: Final = {
+    "The job was ended": ["run", "{url}/a", "--validity", "2s", "--at-most", "1s", "--", "sleep", "60"],
+    "The job has ended without its lock": [
+        *("run", "{url}/a", "--", *ASYNCLOCK),
+        *("break", "{url}/a", "--yes", "--force"),
+    ],
+    "The job does not exist": ["run", "{url}/a", "--", "no-such-program"],
+}
+"""By section: a command line that prints the sentence."""
+TABLE_COMMANDS: Final = {
+    "A writer holds the lock of a table": ["hudi", "freeze", "s3a://bucket/t", "--wait", "0", "--", "true"],
+    "An old writer may hold the lock": ["hudi", "status", "s3a://bucket/t"],
+}
+"""By section: a command line that prints the sentence while a Hudi writer holds the lock of the table."""
 FAULTS: Final = {
     "Access is denied": AccessDeniedError(backend="s3", operation="get", key="a", detail="403 AccessDenied"),
     "A stream has ended": StreamFailedError(stream="a", reason="the disk is full", passing=False),
@@ -69,6 +111,12 @@ async def wait_for_another(client: FaultyClient, world: VirtualWorld) -> None:
         await asyncio.sleep(20)
         waiting.cancel()
         await asyncio.wait([waiting])
+
+
+async def run_out_of_time(client: FaultyClient, _: VirtualWorld) -> None:
+    """A store that fails for longer than an acquisition may take."""
+    backend(client).inject(Fault.UNAVAILABLE, times=10_000)
+    await client.lock("a").acquire(timeout=5)
 
 
 async def fail(client: FaultyClient, _: VirtualWorld) -> None:
@@ -149,27 +197,104 @@ def test_an_error_is_the_sentence(section: str) -> None:
     assert is_said(section, [str(FAULTS[section])])
 
 
-def test_a_timeout_is_the_sentence(tmp_path: Path) -> None:
-    """Of a lock that another client holds."""
+@pytest.mark.parametrize("section", EXAMPLES_OF)
+def test_an_example_makes_the_sentence(
+    section: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: list[str],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """As an error, in the log or on the standard error."""
+    monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+    program = dict(EXAMPLES)[EXAMPLES_OF[section]].text.replace(FOLDER, str(tmp_path))
+
+    error = execute(program)
+
+    assert is_said(section, [error, *said, *capfd.readouterr().err.splitlines()])
+
+
+def test_a_store_that_fails_until_the_timeout_makes_the_sentence() -> None:
+    """With its reason, and without a holder."""
+    with VirtualWorld() as world, pytest.raises(AcquireTimeoutError) as caught:
+        world.run(run_out_of_time(world.client(), world))
+
+    assert is_said("The store failed until the timeout", [str(caught.value)])
+
+
+def test_a_wrong_key_makes_the_sentence() -> None:
+    """Of a server that answers as S3 does."""
+
+    class Refuse(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b"<Error><Code>SignatureDoesNotMatch</Code></Error>"
+            self.send_response(403)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refuse) as server:
+        Thread(target=server.serve_forever).start()
+        key = {"region": "us-east-1", "access_key_id": "a", "secret_access_key": "b"}
+        url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            with (
+                sync.connect("s3://bucket/locks", endpoint_url=url, verify=False, **key) as client,
+                pytest.raises(AccessDeniedError) as caught,
+            ):
+                client.lock("a").acquire(timeout=0)
+        finally:
+            server.shutdown()
+
+    assert is_said("The key is refused", [str(caught.value)])
+
+
+def test_a_job_under_a_lock_of_another_makes_the_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And is not run."""
     url = tmp_path.as_uri()
-    with (
-        sync.connect(url) as holder,
-        holder.lock("a").hold(),
-        sync.connect(url) as other,
-        pytest.raises(AcquireTimeoutError) as caught,
-    ):
-        other.lock("a").acquire(timeout=0)
+    with sync.connect(url) as holder, holder.lock("a").hold():
+        assert run_command(["run", f"{url}/a", "--wait", "0", "--", "true"]) == 75
 
-    assert is_said("Not acquired in time", [str(caught.value)])
+    assert is_said("The job was not run", capsys.readouterr().err.splitlines())
 
 
-def test_a_corrupt_lock_is_the_sentence(tmp_path: Path) -> None:
-    """A file that is no record."""
-    (tmp_path / "a.json").write_text("garbage")
-    with sync.connect(tmp_path.as_uri()) as client, pytest.raises(RecordCorruptError) as caught:
-        client.lock("a").acquire(timeout=0)
+@pytest.mark.parametrize("section", COMMANDS)
+def test_a_command_prints_the_sentence(
+    section: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To the standard error."""
+    run_command([word.format(url=tmp_path.as_uri()) for word in COMMANDS[section]])
 
-    assert is_said("A corrupt lock", [str(caught.value)])
+    assert is_said(section, capsys.readouterr().err.splitlines())
+
+
+@pytest.mark.parametrize("section", TABLE_COMMANDS)
+def test_a_command_on_a_table_prints_the_sentence(
+    section: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While a Hudi writer holds the lock."""
+    table = asyncio.run(old_table())
+    monkeypatch.setattr(client_module, "open_backend", lambda *_, **__: table)
+
+    run_command(TABLE_COMMANDS[section])
+
+    assert is_said(section, capsys.readouterr().err.splitlines())
+
+
+def test_the_doctor_of_a_silent_store_prints_the_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store that shows nothing was not tested."""
+    monkeypatch.setattr(probing, "open_backend", lambda *_, **__: Denies())
+
+    assert run_command(["doctor", "s3://locks"]) == 69
+
+    assert is_said("A store that was not tested", capsys.readouterr().err.splitlines())
 
 
 def test_the_doctor_ends_with_the_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +309,21 @@ def test_the_doctor_ends_with_the_sentence(tmp_path: Path, capsys: pytest.Captur
 
 def test_every_section_has_its_test() -> None:
     """A sentence that nothing produces would mislead its reader."""
-    tested = {"Not acquired in time", "A corrupt lock", "A store that is not safe", *FAULTS, *PLAYS}
-    assert SENTENCES.keys() == tested | {
-        "A clock or time zone that differs"
-    }  # tests/spark/test_instant_order.py
+    alone = {
+        "The store failed until the timeout",
+        "The key is refused",
+        "The job was not run",
+        "A store that was not tested",
+        "A store that is not safe",
+        "A clock or time zone that differs",  # tests/spark/test_instant_order.py
+    }
+    tested = [*alone, *FAULTS, *PLAYS, *EXAMPLES_OF, *COMMANDS, *TABLE_COMMANDS]
+
+    assert sorted(SENTENCES) == sorted(tested)
+
+
+def test_every_code_that_may_wake_somebody_has_a_section() -> None:
+    """And a code that has one is not among those that nobody meets at night."""
+    shown = {Code(code) for code in re.findall(r"AL-\d{3}", " ".join(SENTENCES.values()))}
+
+    assert shown == set(Code) - AT_A_DESK
