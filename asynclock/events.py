@@ -288,7 +288,7 @@ class Events:
         if logger.isEnabledFor(logging.DEBUG):
             shown = event.kind, event.name, event.owner, event.fencing_token, event.detail
             with suppress(BaseException):  # of a handler or a filter of the user
-                log.debug("%s %s owner=%s token=%s %s", *shown, extra=event.fields() | _here())
+                log.debug("%s %s owner=%s token=%s %s", *shown, extra=logged(event))
         if self.narrator is not None and self._is_news(event.kind):
             with suppress(BaseException):  # as above
                 self.narrator.hear(event)
@@ -302,9 +302,12 @@ class Events:
         return kind in _NEWS and logger.isEnabledFor(_NEWS[kind])
 
 
-def _here() -> dict[str, str | int | float]:
-    """Return which process this is, by OpenTelemetry's names: a lock may be of one machine or process."""
-    return {"host.name": printable(socket.gethostname()), "process.pid": os.getpid()}
+def logged(event: Event) -> dict[str, str | int | float]:
+    """Return the extra fields of a log record on an event: also its process, by OpenTelemetry's names.
+
+    A lock may be of one machine or process.
+    """
+    return event.fields() | {"host.name": printable(socket.gethostname()), "process.pid": os.getpid()}
 
 
 def pass_on(event: Event, listener: Callable[[Event], object]) -> None:

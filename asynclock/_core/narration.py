@@ -20,7 +20,7 @@ from asynclock._core.sparing import BURST, COUNTED, FIRST_PAUSE, LONGEST_PAUSE, 
 from asynclock._log import log
 from asynclock._secrets import clean_message
 from asynclock._text import printable
-from asynclock.events import LONGEST_TEXT, SILENCE, logger
+from asynclock.events import LONGEST_TEXT, SILENCE, logged, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
@@ -289,7 +289,7 @@ class Narrator:
 
     def _say(self, level: int, sentence: str, event: Event | None = None) -> None:
         with suppress(BaseException):  # of a handler or a filter of the user
-            log.log(level, sentence, extra=None if event is None else event.fields())
+            log.log(level, sentence, extra=None if event is None else logged(event))
 
 
 class _Looks:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import os
 import resource
 import sys
 from pathlib import Path
@@ -261,6 +262,10 @@ async def test_what_clients_log_is_judged(world: World, judged: Judge) -> None:
 
     assert (code, lines) == (0, ["verify: 1 logs, 3 leases of 1 locks, 2 fenced writes, 0 violations"])
     assert errors == ""
+    logged = [json.loads(line) for line in stream.getvalue().splitlines()]
+    events = [each for each in logged if "asynclock.event" in each]
+    assert {each["severity"] for each in events} == {"DEBUG", "WARNING"}, "sentences and events"
+    assert {each["process.pid"] for each in events} == {os.getpid()}
 
 
 def test_a_holder_that_died_before_its_first_renewal_is_followed_by_another(judged: Judge) -> None:
