@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Literal
 
 import pytest
 
-from tests.laboratory.linearizable.__main__ import contend
+from tests.laboratory.linearizable.__main__ import contend, follow
 from tests.laboratory.linearizable.damages import DAMAGES, damaged
 from tests.laboratory.linearizable.histories import History, Operation
 from tests.laboratory.linearizable.judge import judge
+from tests.laboratory.linearizable.worker import LOCKS
+from tests.laboratory.traces.checking import accepted
+from tests.laboratory.traces.logged import damaged as damages_of
+from tests.laboratory.traces.logged import read_entries, recordings
 
 SECONDS = 15.0
 
 
 @pytest.mark.timeout(600)
 def test_processes_that_are_killed_and_stopped_see_a_lock_and_lose_no_update() -> None:
-    """On a folder and on an S3 store behind a proxy that loses answers; damaged copies are refused."""
+    """On a folder and on an S3 store behind a proxy that loses answers; damaged copies are refused.
+
+    What they logged of a lock of each store is a behaviour of the specification.
+    """
     report = asyncio.run(contend(SECONDS, seed=1))
+    follow(report, report.recordings[::LOCKS])
 
     assert report.violations == []
     assert report.missed == []
+    assert len(report.recordings[::LOCKS]) == 2
+    assert report.refused == []
     assert report.operations
     assert report.signals
     assert report.faults
@@ -99,3 +110,42 @@ def test_a_write_of_an_older_holder_must_be_refused() -> None:
 
     assert judge([History("counter", "counter", (*COUNTER.operations, refused))]) == ["ok"]
     assert judge([History("counter", "counter", (*COUNTER.operations, early))]) == ["illegal"]
+
+
+VALIDITY = 10.0
+
+
+def _event(kind: str, owner: str, process: int, at: float, **more: object) -> bytes:
+    where = {"asynclock.lock.url": "s3://b/o", "asynclock.owner": owner, "process.pid": process}
+    fields = {f"asynclock.{name}": value for name, value in {"event": kind, "time": at, **more}.items()}
+    return json.dumps({"severity": "DEBUG", **where, **fields}).encode() + b"\n"
+
+
+def _released(owner: str, process: int, begin: float, end: float, reason: str = "") -> list[bytes]:
+    return [
+        _event("acquired", owner, process, begin, age=0.1, reason=reason),
+        _event("released", owner, process, end + 0.1, since_end=0.1),
+    ]
+
+
+DIED = [
+    *_released("a", 1, 100.0, 101.0),
+    _event("acquired", "b", 2, 102.0, age=0.1),
+    _event("renewed", "b", 2, 103.0, duration=0.1),
+    b'{"severity": "DEBUG", "asynclock.event": "acqui',
+    _event("acquired", "c", 1, 114.0, age=0.1, reason="takeover"),
+    _event("renewed", "c", 1, 115.0, duration=0.1),
+    _event("released", "c", 1, 116.1, since_end=0.1),
+    _event("acquired", "d", 3, 118.0, age=0.1),
+    *_released("e", 1, 119.0, 120.0),
+]
+"""A holder dies with the lock, and another after its release, which it could not log any more."""
+
+
+def test_every_kind_of_damage_to_a_recording_is_refused() -> None:
+    """Two believers, a lock found free that is held, a takeover too early, belief after the deadline, ..."""
+    [recording] = recordings(read_entries(DIED), VALIDITY)
+    copies = damages_of(recording)
+
+    assert len(copies) == 5
+    assert accepted([each.lines() for each in (recording, *copies.values())]) == [True] + [False] * 5

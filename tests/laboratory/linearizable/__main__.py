@@ -3,7 +3,8 @@
 
 ``python -m tests.laboratory linearizable --minutes 5``. The processes are killed, stopped and continued, and
 ended by SIGTERM. What they saw is judged against a mutex with rising tokens, a fenced counter, a semaphore
-and a reader-writer lock; damaged copies of each history must be refused.
+and a reader-writer lock; damaged copies of each history must be refused. What they logged of the exclusive
+locks must be behaviours of ``docs/spec/Lease.tla``, and damaged copies of it must not.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from asynclock.testing._proxy import TapProxy, Wire
 from tests.laboratory.linearizable.damages import damaged
 from tests.laboratory.linearizable.histories import histories, read_lines
 from tests.laboratory.linearizable.judge import judge
-from tests.laboratory.linearizable.worker import SETTINGS
+from tests.laboratory.linearizable.worker import LOCKS, SETTINGS
 from tests.laboratory.servers import running
+from tests.laboratory.traces.checking import accepted
+from tests.laboratory.traces.logged import damaged as damages_of
+from tests.laboratory.traces.logged import read_entries, recordings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.laboratory.linearizable.histories import History
+    from tests.laboratory.traces.logged import Recording
 
 WORKERS: Final = 4
 ROUND: Final = 60.0
@@ -57,6 +62,8 @@ class Report:
         damages: Damaged copies that were judged.
         kinds: The kinds of damage among them.
         missed: Those that were not refused: kind and history.
+        recordings: What the processes logged of each exclusive lock.
+        refused: Those that are no behaviours of the specification.
     """
 
     operations: int = 0
@@ -66,6 +73,8 @@ class Report:
     damages: int = 0
     kinds: set[str] = field(default_factory=set)
     missed: list[str] = field(default_factory=list)
+    recordings: list[Recording] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
 
 class _Crew:
@@ -73,7 +82,9 @@ class _Crew:
 
     def __init__(self, url: str, options: dict[str, Any], folder: Path, rng: random.Random) -> None:
         self._arguments = url, json.dumps(options)
-        self._folder = folder
+        self._folder, self._logs = folder / "notes", folder / "logs"
+        self._folder.mkdir(parents=True)
+        self._logs.mkdir()
         self._rng = rng
         self._begun = 0
         self.signals = 0
@@ -93,6 +104,15 @@ class _Crew:
                 await self._end(name, process, signal.SIGKILL)
         return histories(read_lines(self._folder.iterdir()), self.deaths, end=time.monotonic_ns())
 
+    def recordings(self) -> list[Recording]:
+        """Return what they logged of each exclusive lock."""
+        entries = [
+            each
+            for log in self._logs.iterdir()
+            for each in read_entries(log.read_bytes().splitlines(keepends=True))
+        ]
+        return [each for each in recordings(entries, SETTINGS.validity) if "/lock-" in each.url]
+
     async def _start(self) -> tuple[str, asyncio.subprocess.Process]:
         self._begun += 1
         name = f"p{self._begun}"
@@ -102,6 +122,7 @@ class _Crew:
             "tests.laboratory.linearizable.worker",
             *self._arguments,
             str(self._folder / name),
+            str(self._logs / name),
             name,
             str(self._rng.getrandbits(32)),
         )
@@ -154,11 +175,11 @@ async def contend(seconds: float, *, seed: int, stores: Sequence[str] = ("file",
         for number in range(rounds):
             crews = []
             for store, url, options in places:
-                notes = folder / "notes" / store / str(number)
-                notes.mkdir(parents=True)
-                crews.append(_Crew(f"{url}/{number}", options, notes, random.Random(rng.getrandbits(32))))
+                place = folder / "seen" / store / str(number)
+                crews.append(_Crew(f"{url}/{number}", options, place, random.Random(rng.getrandbits(32))))
             found = await asyncio.gather(*(crew.run(seconds / rounds) for crew in crews))
             report.signals += sum(crew.signals for crew in crews)
+            report.recordings += [each for crew in crews for each in crew.recordings()]
             for (store, *_), histories_ in zip(places, found, strict=True):
                 await asyncio.to_thread(_judge, f"{store}, round {number}", histories_, report)
         report.faults = sum(proxy.faults() for proxy in proxies)
@@ -179,6 +200,17 @@ def _judge(where: str, found: list[History], report: Report) -> None:
             report.missed.append(f"{where}: {kind} of {copy.name} is {verdict}")
 
 
+def follow(report: Report, some: Sequence[Recording]) -> None:
+    """Judge recordings by the specification, and damaged copies of the first one."""
+    copies = damages_of(some[0])
+    verdicts = accepted([each.lines() for each in (*some, *copies.values())])
+    report.refused += [each.url for each, good in zip(some, verdicts, strict=False) if not good]
+    for kind, good in zip(copies, verdicts[len(some) :], strict=True):
+        report.damages += 1
+        if good:
+            report.missed.append(f"{kind} of {some[0].url} is accepted")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; 0 if every history is one of a lock, and every damaged copy was refused."""
     parser = argparse.ArgumentParser(
@@ -190,14 +222,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # As an exception, so that servers and processes are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     report = asyncio.run(contend(options.minutes * 60, seed=options.seed))
-    for line in (*report.violations, *report.missed):
+    for batch in range(0, len(report.recordings), LOCKS):
+        follow(report, report.recordings[batch : batch + LOCKS])
+    for line in (*report.violations, *report.missed, *(f"refused: {each}" for each in report.refused)):
         print(line)
+    good = len(report.recordings) - len(report.refused)
+    print(f"{good} of {len(report.recordings)} recordings are behaviours of the specification")
     print(f"{report.damages - len(report.missed)} of {report.damages} damaged copies refused")
     print(
         f"linearizable: {options.minutes:g} min, 2 stores, {report.operations} operations, "
         f"{report.signals} signals, {report.faults} faults, {len(report.violations)} violations"
     )
-    return 1 if report.violations or report.missed or not report.operations else 0
+    wrong = report.violations or report.missed or report.refused
+    return 1 if wrong or not report.operations or not report.recordings else 0
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from asynclock import (
     connect,
 )
 from asynclock.settings import LeaseSettings
+from asynclock.telemetry import JsonFormatter
 from tests.laboratory.linearizable.histories import SLOTS
 
 if TYPE_CHECKING:
@@ -201,7 +202,17 @@ async def _main(url: str, options: dict[str, Any], path: str, process: str, seed
         await Worker(client, Recorder(path, process), random.Random(seed)).run()
 
 
+def _log_to(path: str) -> None:
+    """Log events to a file, and nothing to the terminal: faults and losses are what this is for."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(JsonFormatter())
+    library = logging.getLogger("asynclock")
+    library.addHandler(handler)
+    library.setLevel(logging.DEBUG)
+    library.propagate = False
+
+
 if __name__ == "__main__":
-    logging.getLogger("asynclock").setLevel(logging.CRITICAL)  # faults and losses are what this is for
-    _url, _options, _path, _process, _seed = sys.argv[1:]
+    _url, _options, _path, _log, _process, _seed = sys.argv[1:]
+    _log_to(_log)
     asyncio.run(_main(_url, json.loads(_options), _path, _process, int(_seed)))
