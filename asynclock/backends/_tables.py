@@ -78,7 +78,9 @@ S3: Final = Answers(
         "KMS.*": Row(_NEVER, f"{_KMS}kms:GenerateDataKey and kms:Decrypt"),
         # Exceptions of the SDK, raised before it sends anything.
         "NoCredentialsError": Row(
-            _DENIED, "none were found; set access_key_id and secret_access_key, or a profile"
+            _DENIED,
+            "none were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the options"
+            " access_key_id and secret_access_key",
         ),
         "PartialCredentialsError": Row(_DENIED, "half of a key was found; the other half is missing"),
         "ProfileNotFound": Row(_DENIED, "there is no such profile; check AWS_PROFILE"),
