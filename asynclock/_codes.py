@@ -46,6 +46,7 @@ class Code(StrEnum):
     RELEASE_UNCONFIRMED = "AL-035"
     LEADER_FAILED = "AL-036"
     WAITS_FOR_ITSELF = "AL-037"
+    CALLBACK_FAILED = "AL-038"
     # Other commands.
     CMD_NOT_STARTED = "AL-040"
     NO_LOCK_HERE = "AL-041"

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
+from asynclock._codes import Code, coded
 from asynclock._log import log
 from asynclock._secrets import clean_url
 from asynclock._text import printable
@@ -316,4 +317,4 @@ def pass_on(event: Event, listener: Callable[[Event], object]) -> None:
         listener(event)
     except BaseException:  # noqa: BLE001  the user's, and logged
         with suppress(BaseException):  # of a handler or a filter of the user
-            log.exception("the events listener failed on %s", event.kind)
+            log.exception(coded(f"the events listener failed on {event.kind}", Code.CALLBACK_FAILED))

@@ -6,6 +6,7 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
+from asynclock._codes import Code, coded
 from asynclock._core.protocol.belief import Phase
 from asynclock._core.reserve import on_lost as callbacks
 from asynclock.errors import ConfigError
@@ -106,7 +107,7 @@ class LeaseHandle:
                 callback(loss)
             except BaseException:  # noqa: BLE001  the user's: logged, and nobody is there to catch it
                 with suppress(BaseException):  # of a handler or a filter of the user
-                    logger.exception("an on_lost callback of %s failed", loss.key)
+                    logger.exception(coded(f"an on_lost callback of {loss.key} failed", Code.CALLBACK_FAILED))
 
         callbacks.prepare()
         self._core.on_lost(lambda loss: callbacks.run(lambda: run(loss)))

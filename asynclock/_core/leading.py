@@ -6,6 +6,7 @@ import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from asynclock._codes import Code, coded
 from asynclock._log import log
 from asynclock.errors import ConfigError
 
@@ -78,4 +79,4 @@ class Candidate:
         try:
             self._on_change(status)
         except Exception:  # noqa: BLE001  the user's, and logged
-            log.exception("on_change of %s failed", status.url)
+            log.exception(coded(f"on_change of {status.url} failed", Code.CALLBACK_FAILED))

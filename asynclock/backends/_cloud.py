@@ -21,6 +21,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
+from asynclock._codes import Code, coded
 from asynclock._log import log
 from asynclock.backend import Absent, Entry, Stored, Written
 from asynclock.backends._answers import (
@@ -489,7 +490,8 @@ class CloudBackend(ABC, Generic[C]):
         since = self._opening_waits_since if waits_since is None else waits_since
         if since is not None and time.monotonic() - since >= _WAITED and not self._warned:
             self._warned = True
-            log.warning("%s: no credentials in time, nothing was sent", self.name)
+            text = f"{self.name}: no credentials in time, nothing was sent"
+            log.warning(coded(text, Code.STORE_UNAVAILABLE))
 
     def explain(self, call: BackendCall, error: Exception) -> tuple[Row, str]:
         """Return the meaning of an exception of a call, and the text of its error."""

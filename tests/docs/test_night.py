@@ -56,6 +56,7 @@ EXAMPLES_OF: Final = {
     "Others held the lock": Code.ACQUIRE_TIMEOUT,
     "The store cannot hold a lock": Code.STORE_UNSUPPORTED,
     "The output is full": Code.OUTPUT,
+    "A callback has failed": Code.CALLBACK_FAILED,
     "A foreign clustering plan": Code.CLUSTERING_PLAN,
 }
 """By section: the code whose example in docs/reference/codes.md makes the sentence."""

@@ -269,7 +269,7 @@ async def test_credentials_that_do_not_come_are_told_of(caplog: pytest.LogCaptur
                 await client.lock("a").acquire(timeout=0.1)
 
     said = [record.getMessage() for record in caplog.records if "credentials" in record.getMessage()]
-    assert said == ["gcs: no credentials in time, nothing was sent"]
+    assert said == ["gcs: no credentials in time, nothing was sent [AL-023]"]
 
 
 @pytest.mark.parametrize("status", [307, 400, 403, 429, 500, 503])

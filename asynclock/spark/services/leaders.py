@@ -8,6 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from asynclock._codes import coded
 from asynclock.errors import LeaseLostError
 from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.own import own_session
@@ -156,4 +157,4 @@ class _Leader:
         return None if self._once else _LOOK_SECONDS
 
     def _tell_retry(self, error: Exception, seconds: float) -> None:
-        log.warning("%s: %s; tries again in %.1f s", self.name, sentence(error), seconds)
+        log.warning(coded(f"{self.name}: {sentence(error)}; tries again in {seconds:.1f} s", None))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import StreamingQueryException
 
+from asynclock._codes import coded
 from asynclock._core.sparing import Pace
 from asynclock._text import printable
 from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
@@ -225,14 +226,8 @@ class StreamWriter:
     def _tell_retry(self, worker: Worker, error: Exception, seconds: float) -> None:
         self._retries += 1
         self._counts.retries += 1
-        log.warning(
-            "stream %s: %s; retry %d of %d in %.1f s",
-            self.name,
-            sentence(error),
-            worker.retry.count,
-            worker.retry.most,
-            seconds,
-        )
+        again = f"retry {worker.retry.count} of {worker.retry.most} in {seconds:.1f} s"
+        log.warning(coded(f"stream {self.name}: {sentence(error)}; {again}", None))
 
     def _pass(self, worker: Worker) -> bool:
         """Wait while the table is reserved, then look at the table again; return whether to go on."""
