@@ -66,10 +66,7 @@ def environment_names(given: Container[str] = ()) -> list[str]:
     return [
         variable
         for variable, value in os.environ.items()
-        if variable.startswith(_PREFIX)
-        and value
-        and (key := variable.removeprefix(_PREFIX).lower()) != "url"
-        and key not in given
+        if variable.startswith(_PREFIX) and value and variable.removeprefix(_PREFIX).lower() not in given
     ]
 
 
@@ -85,8 +82,9 @@ def environment_options(given: Container[str] = ()) -> dict[str, object]:
     options: dict[str, object] = {}
     for variable in environment_names(given):
         key, value = variable.removeprefix(_PREFIX).lower(), os.environ[variable]
-        if not _NAME.fullmatch(key):
-            raise ConfigError(setting=variable, value=HIDDEN, reason="an option cannot have this name")
+        if not _NAME.fullmatch(key) or key == "url":
+            reason = "an option cannot have this name; the URL itself is ASYNCLOCK_URL"
+            raise ConfigError(setting=variable, value=HIDDEN, reason=reason)
         in_the_clear = not value.startswith((_ENVIRONMENT, _FILE))
         options[key] = _typed(key, value if in_the_clear or not is_secret(key) else _secret(key, value))
     return options

@@ -114,6 +114,7 @@ def test_no_other_store_gets_the_options_of_the_environment(
         ("ASYNCLOCK_OPTION_FSYNC", CANARY),
         ("ASYNCLOCK_OPTION_NO_SUCH", CANARY),
         ("ASYNCLOCK_OPTION_NO-NAME", CANARY),
+        ("ASYNCLOCK_OPTION_URL", CANARY),
         ("ASYNCLOCK_OPTION_SECRET_ACCESS_KEY", f"env:{CANARY}"),
         ("ASYNCLOCK_URL", f"s3://key:{CANARY}@bucket"),
     ],
