@@ -17,7 +17,7 @@ from asynclock._cli.arguments import (
     target_argument,
     url_argument,
 )
-from asynclock._cli.exit_codes import CORRUPT, DONE, NO
+from asynclock._cli.exit_codes import CORRUPT, DONE, NO, exit_code
 from asynclock._cli.lock_words import holder_cell, overdue_words
 from asynclock._cli.output import print_json, print_list, print_status, tell
 from asynclock._cli.target import connect_to, refuse_hudi_table, split_target
@@ -143,10 +143,11 @@ def list_command(url: str, options: dict[str, object], max_clock_skew: float | N
 
     try:
         states = asyncio.run(show())
-    except BackendError:
-        if url.startswith("file:") and asyncio.run(_is_lock(url, options, max_clock_skew)):
-            tell(f"{url} is a lock; see asynclock status {url}", Code.NO_LOCK_HERE)
-        raise
+    except BackendError as error:
+        if not url.startswith("file:") or not asyncio.run(_is_lock(url, options, max_clock_skew)):
+            raise
+        tell(f"{url} is a lock; see asynclock status {url}", Code.NO_LOCK_HERE)
+        return exit_code(error)
     if not states:
         is_lock = asyncio.run(_is_lock(url, options, max_clock_skew))
         found = (
