@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,34 @@ def take_a_lock(name: str, capsys: pytest.CaptureFixture[str], **here: str) -> N
     exec(compile(text, str(page), "exec"), {})  # noqa: S102
 
     assert re.fullmatch(r"token \d+\n", capsys.readouterr().out)
+
+
+def test_options_are_typed_wherever_a_page_passes_them() -> None:
+    """So that an editor completes them, and a type checker finds a wrong one."""
+    untyped, typed = [], 0
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        trees = [_parsed(block.text) for block in blocks(page) if block.language == "python"]
+        nodes = [node for tree in trees if tree is not None for node in ast.walk(tree)]
+        annotated = {
+            ast.unparse(node.target)
+            for node in nodes
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "BackendOptions"
+        }
+        for node in nodes:
+            if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(("connect", "probe")):
+                continue
+            given = {ast.unparse(word.value) for word in node.keywords if word.arg is None}
+            typed += len(given & annotated)
+            untyped += [f"{page.name}: {name}" for name in given - annotated]
+
+    assert untyped == []
+    assert typed >= 5
+
+
+def _parsed(program: str) -> ast.Module | None:
+    with contextlib.suppress(SyntaxError):  # a cell of a notebook, a line of a text
+        return ast.parse(program)
+    return None
 
 
 def test_the_first_lock_on_s3(
