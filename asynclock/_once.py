@@ -149,6 +149,7 @@ def run_once(
                     continue  # it was in use for a moment, or this client makes way
                 if (period := await core.run(periods.due)) is None:
                     return None
+                lease.check()  # the look may have taken long
                 result = await work(*args, **kwargs)
                 await core.run(functools.partial(periods.note_done, period, lease))
                 return result

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from asynclock._core.names import checked_name
-from asynclock._core.portal import run_on
+from asynclock._core.portal import cancel_once, current_task, run_on
 from asynclock._core.protocol.belief import Phase
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from asynclock._core.handles import LeaseHandle
 
@@ -51,6 +52,35 @@ def tie(leases: Sequence[LeaseHandle], first: Callable[[int], object] = lambda _
 
     for index, core in enumerate(cores):
         core.on_lost(partial(lose_others, index))
+
+
+@contextmanager
+def cut_off_by_loss(leases: Sequence[LeaseHandle]) -> Iterator[None]:
+    """End the running call, with all that its cancellation would clean up, once one of ``leases`` is lost.
+
+    Raises:
+        LeaseLostError: One of them is lost.
+    """
+    loop, task, over = asyncio.get_running_loop(), current_task(), False
+
+    def end() -> None:
+        if not over:
+            cancel_once(task)
+
+    def lost(_: LeaseLostError) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and the call with it
+            loop.call_soon_threadsafe(end)
+
+    for lease in leases:
+        lease._core.on_lost(lost)
+    try:
+        yield
+    except asyncio.CancelledError:
+        for lease in leases:
+            lease.check()
+        raise
+    finally:
+        over = True
 
 
 async def confirm_all(leases: Iterable[LeaseHandle]) -> None:

@@ -26,14 +26,22 @@ from asynclock._core.names import checked_name
 from asynclock._core.portal import run_on, start_on
 from asynclock._core.semaphore import checked_slots
 from asynclock._core.ticket import read_ticket
-from asynclock._core.together import checked_names, confirm_all, finish_all, of_all, raise_loss, tie
+from asynclock._core.together import (
+    checked_names,
+    confirm_all,
+    cut_off_by_loss,
+    finish_all,
+    of_all,
+    raise_loss,
+    tie,
+)
 from asynclock._once import Periods, checked_job
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 from asynclock.sync._blocking import block, refuse_loop
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -49,6 +57,27 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _leased(
+    name: str,
+    engine: LockEngine,
+    acquire: Callable[[], Coroutine[Any, Any, HeldLock | None]],
+    note: Callable[[HeldLock], object] = lambda _: None,
+) -> Lease | None:
+    """Block until ``acquire`` has ended, and return the lease of what it gives, once ``note`` knows of it."""
+    here = acquirer()
+
+    async def leased() -> Lease | None:
+        # All within the call: an interrupt between its end and our return would lose the lease.
+        held = await acquire()
+        if held is None:
+            return None
+        held.body.acquired = here
+        note(held)
+        return Lease(held, engine.of(held))
+
+    return block(name, lambda: run_on(engine.home(), leased), undo=_release)
 
 
 async def _release(lease: Lease | None) -> None:
@@ -142,6 +171,7 @@ class LockClient:
                             continue  # it was in use for a moment, or this client makes way
                         if (period := due()) is None:
                             return None
+                        lease.check()  # the look may have taken long
                         result = work(*args, **kwargs)
                         done = partial(periods.note_done, period, lease)
                         block("LockClient.once", partial(self._core.run, done))
@@ -232,36 +262,23 @@ class Holdable(LockHandle):
         cap = engine.checked_at_most(at_most, keep)
         offer = None if ticket is None else read_ticket(ticket)
 
-        here, thread = acquirer(), threading.current_thread()
-
-        async def acquire() -> Lease:
-            # All within the call: an interrupt between its end and our return would lose the lease.
+        async def acquire() -> HeldLock | None:
             held = await engine.acquire(timeout=limit, at_most=cap, ticket=offer)
-            assert held is not None  # noqa: S101  only one try gives None
-            if keep > 0:
+            if keep > 0 and held is not None:
                 held.release.keep(keep)
-            held.body.acquired = here
-            self._note(thread, held)
-            return Lease(held, engine.of(held))
+            return held
 
-        return block("Lock.acquire", lambda: run_on(engine.home(), acquire), undo=_release)
+        lease = _leased("Lock.acquire", engine, acquire, partial(self._note, threading.current_thread()))
+        assert lease is not None  # noqa: S101  only one try gives None
+        return lease
 
     def _note(self, thread: threading.Thread, held: HeldLock) -> None:
         """Note which thread has acquired it."""
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
-        engine, here, thread = self._core, acquirer(), threading.current_thread()
-
-        async def try_acquire() -> Lease | None:
-            held = await engine.acquire(timeout=None, once=True)
-            if held is None:
-                return None
-            held.body.acquired = here
-            self._note(thread, held)
-            return Lease(held, engine.of(held))
-
-        return block("Lock.try_acquire", lambda: run_on(engine.home(), try_acquire), undo=_release)
+        engine, note = self._core, partial(self._note, threading.current_thread())
+        return _leased("Lock.try_acquire", engine, lambda: engine.acquire(timeout=None, once=True), note)
 
     def hold(
         self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
@@ -476,14 +493,10 @@ class _Hold(AbstractContextManager[Lease]):
         if self._lease is not None:
             raise RuntimeError("hold() can be entered once; call hold() again")
         refuse_loop("Lock.hold", "async with")
-        thread = threading.current_thread()
-        engine = self._lock._core
-        engine.refuse_nested(thread)
-        self._lease = self._lock.acquire(
-            timeout=self._timeout, at_least=self._at_least, at_most=self._at_most
+        acquire = partial(
+            self._lock.acquire, timeout=self._timeout, at_least=self._at_least, at_most=self._at_most
         )
-        engine.note_body(thread, self._lease._core)
-        self._lease._core.body.enter()
+        self._lease = _entered(self._lock, acquire)
         return self._lease
 
     def __exit__(
@@ -495,6 +508,16 @@ class _Hold(AbstractContextManager[Lease]):
     def __del__(self) -> None:
         if not self._begun:
             warn_of_unused(self._lock.name, "with")
+
+
+def _entered(lock: Holdable, acquire: Callable[[], Lease]) -> Lease:
+    """Acquire a lock for a body in this thread."""
+    thread, engine = threading.current_thread(), lock._core
+    engine.refuse_nested(thread)
+    lease = acquire()
+    engine.note_body(thread, lease._core)
+    lease._core.body.enter()
+    return lease
 
 
 class _HoldAll(AbstractContextManager[list[Lease]]):
@@ -512,7 +535,7 @@ class _HoldAll(AbstractContextManager[list[Lease]]):
         try:
             for lock in sorted(self._locks, key=lambda each: each.key):
                 left = None if until is None else max(0.0, until - time.monotonic())
-                self._leases.append(_Hold(lock, left).__enter__())
+                self._leases.append(_entered(lock, partial(self._acquire, lock._core, left)))
             tie(self._leases)
             block("LockClient.hold_all", lambda: confirm_all(self._leases))
         except BaseException as error:
@@ -523,6 +546,15 @@ class _HoldAll(AbstractContextManager[list[Lease]]):
             raise whole from whole.__cause__
         by_name = {lease.name: lease for lease in self._leases}
         return [by_name[lock.name] for lock in self._locks]
+
+    def _acquire(self, engine: LockEngine, timeout: float | None) -> Lease:
+        async def acquire() -> HeldLock | None:
+            with cut_off_by_loss(self._leases):
+                return await engine.acquire(timeout=timeout)
+
+        lease = _leased("Lock.acquire", engine, acquire)
+        assert lease is not None  # noqa: S101  only one try gives None
+        return lease
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

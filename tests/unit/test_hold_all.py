@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 import asynclock
-from asynclock import AcquireTimeoutError, ConfigError, LeaseLostError, LeaseSettings, sync
+from asynclock import AcquireTimeoutError, ConfigError, LeaseLostError, LeaseSettings, LockChangedError, sync
 from asynclock._core.record import parse_record
 from asynclock.testing._faulty import Fault
 from tests.unit.kit import ALWAYS, SETTINGS, World, faulty, in_virtual_time
@@ -257,6 +259,27 @@ def thread_timeout(client: sync.LockClient) -> None:
     thread.start()
     thread.join()
     raise errors[0]
+
+
+def test_a_loss_while_a_thread_waits_ends_the_wait(blocking: sync.LockClient) -> None:
+    """What it has acquired and loses before the rest has come is a loss of the statement."""
+    held, lock = blocking.lock("c").acquire(), blocking.lock("a")
+
+    def break_it() -> None:
+        while True:
+            if (status := lock.status()).state == "held":
+                with suppress(LockChangedError):  # it was renewed
+                    lock.break_lock(status, force=True)
+                    return
+            time.sleep(0.01)
+
+    breaking = threading.Thread(target=break_it)
+    breaking.start()
+    with pytest.raises(LeaseLostError, match="'a'"), blocking.hold_all(NAMES, timeout=60.0):
+        pytest.fail("c is another's")
+    breaking.join()
+    held.release()
+    assert {status.state for status in blocking.list()} == {"free"}
 
 
 def test_a_thread_is_told_by_every_lease(blocking: sync.LockClient) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 
 import asynclock
 from asynclock import ConfigError, LeaseLostError, LeaseSettings, sync
+from asynclock._once import Periods
 from asynclock.errors import BackendError, BackendUnavailableError, RecordCorruptError
 from asynclock.testing._faulty import Fault
 from asynclock.testing._store import StoreProfile
 from tests.unit.kit import ALWAYS, SETTINGS, World, faulty, in_virtual_time
+
+if TYPE_CHECKING:
+    from asynclock._core.engine import LockEngine
 
 EVERY = 60.0
 SKEW = SETTINGS.max_clock_skew
@@ -285,6 +290,44 @@ def test_the_wrong_kind_of_function_is_refused() -> None:
     job = asynclock.connect("memory://").once("nightly", every=EVERY)(nothing)
     assert (job.__name__, job.__doc__) == ("nothing", "Do nothing.")
     assert inspect.iscoroutinefunction(job)
+
+
+def lose_in_the_second_look(patch: pytest.MonkeyPatch, engine: LockEngine) -> None:
+    """Have the lease be lost while a call looks whether the period is still due."""
+    due, looks = Periods.due, list[int | None]()
+
+    async def look(self: Periods) -> int | None:
+        looks.append(await due(self))
+        if len(looks) == 2:
+            assert engine.turns.held is not None
+            engine.turns.held.belief.lose("it was lost")
+        return looks[-1]
+
+    patch.setattr(Periods, "due", look)
+
+
+@in_virtual_time
+async def test_a_lease_that_is_lost_during_the_look_runs_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may run it by then, so not even the first step is taken."""
+    async with world.client() as client:
+        job = Job(world)
+        await into_period(world)
+        lose_in_the_second_look(monkeypatch, client.lock("nightly")._core)
+        with pytest.raises(LeaseLostError):
+            await job.by(client)()  # type: ignore[operator]
+        assert job.runs == []
+
+
+def test_a_thread_whose_lease_is_lost_during_the_look_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can interrupt it once it runs."""
+    with sync.connect("memory://") as client:
+        runs = []
+        lose_in_the_second_look(monkeypatch, client.lock("nightly")._core)
+        with pytest.raises(LeaseLostError):
+            client.once("nightly", every=3600.0)(lambda: runs.append(True))()
+        assert runs == []
 
 
 def test_threads_run_it_once_as_well() -> None:
