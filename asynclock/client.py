@@ -130,7 +130,7 @@ class LockClient:
     def once(
         self, name: str, *, every: float, wait: bool = False
     ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T | None]]]:
-        """Decorate a coroutine function: of all callers anywhere, one runs it to its end in each period.
+        """Decorate a coroutine function so that, of all its callers, one runs it to its end in each period.
 
         A period begins at each multiple of ``every``, by the store's clock. A run holds the lock ``name``
         and, when it has returned, marks its period as done in the fenced object ``name.once``. A run that
@@ -138,7 +138,7 @@ class LockClient:
         end of a period a call waits until all clocks agree on the next: for ``2 * max_clock_skew`` and a
         second or two.
 
-        Returns None where the run is skipped, since one is done in this period.
+        A call returns None if a run is already done in this period.
 
         Args:
             name: Of the lock; the same for all callers of one job.
@@ -147,7 +147,8 @@ class LockClient:
                 fails; else it is skipped as well.
 
         Raises:
-            ConfigError: The name is no lock name, ``every`` is too short, or no coroutine function is given.
+            ConfigError: The name is not a lock name, ``every`` is too short, or it is not given a coroutine
+                function.
             LeaseLostError: By the call: the lease was lost, so the body was cancelled. Nothing was marked.
             BackendError: By the call: the store did not answer.
         """
@@ -158,20 +159,20 @@ class LockClient:
     def hold_all(
         self, names: Iterable[str], *, timeout: float | None = None
     ) -> AbstractAsyncContextManager[builtins.list[Lease]]:
-        """Hold several locks for the body of ``async with``, all or none; gives their leases as named.
+        """Hold several locks for the body of ``async with``, all or none; gives their leases.
 
-        They are acquired one after another in the order of their names, whatever order is given, so that
-        callers who want the same locks never wait for each other in a circle; this does not cover code that
-        holds one lock and waits for another outside of it. If one is not acquired in time, or fails, those
-        before it are released. If one is lost, all are: the body is cancelled once, the rest is released,
-        and the loss is raised as by ``hold``. Each resource is fenced by the token of its own lock.
+        The locks are acquired one after another, sorted by name. So callers of ``hold_all`` never wait for
+        each other in a circle. This does not cover code that holds one lock and waits for another outside
+        ``hold_all``. If one is not acquired in time, or fails, those before it are released. If one is lost,
+        all are: the body is cancelled once, the rest is released, and the loss is raised as by ``hold``.
+        Each resource is fenced by the token of its own lock.
 
         Args:
             names: Of the locks; the order is that of the leases.
             timeout: Seconds for all together; None waits without an end, 0 tries each once.
 
         Raises:
-            ConfigError: A name is there twice, or is no lock name; or the timeout is negative.
+            ConfigError: A name is there twice, or is not a lock name; or the timeout is negative.
         """
         return HoldAll([self.lock(name) for name in checked_names(names)], checked_timeout(timeout))
 
@@ -182,7 +183,7 @@ class LockClient:
         raises ``ConfigError``.
 
         Args:
-            name: As of ``lock``, at most 504 characters. A lock of the same name is another thing.
+            name: As of ``lock``, at most 504 characters. A lock of the same name is a different lock.
             slots: How many leases there are at a time, 1 to 64.
 
         Raises:
@@ -195,7 +196,7 @@ class LockClient:
         """Return the reader-writer lock of that name; no I/O.
 
         Args:
-            name: As of ``lock``, at most 506 characters. A lock of the same name is another thing.
+            name: As of ``lock``, at most 506 characters. A lock of the same name is a different lock.
 
         Raises:
             ConfigError: The name is not like that.

@@ -67,7 +67,7 @@ class Event:
             fenced object was changed under its lease.
         key: Key of the lock object; of ``updated``: of the fenced object.
         owner: Owner id of the acquisition; of ``waiting``: of the holder's; empty if there was none yet.
-        fencing_token: Its token, in microseconds; None where it has none.
+        fencing_token: Its token, in microseconds; None if it has none.
         detail: Explanation for people; may be empty. Of ``waiting``: the holder, in its own words. Of
             ``release_pending``: what the store has said so far.
         reason: One of few words, or the name of an error's class; may be empty. Of ``waiting``: ``kept`` (by

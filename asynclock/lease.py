@@ -48,8 +48,8 @@ class Lease(LeaseHandle):
         If another coroutine or thread of this client waits, the lock is handed over to it instead:
         its acquisition is that one write, under a new token. If the store does not confirm it within
         ``min(2 s, validity / 5)`` (Cloud Storage: 1.5 s at least), this returns, and the release goes on in
-        the background, which the event ``release_pending`` tells; the lock frees itself after its validity
-        at the latest. A cancellation makes it no longer.
+        the background. The event ``release_pending`` reports that. The lock frees itself after its validity
+        at the latest. A cancellation does not extend this time.
 
         Raises:
             LeaseLostError: It was lost before; nothing was written.

@@ -1,7 +1,7 @@
 """A lock that lives in an object store.
 
-Guarantee: at most one lease on a lock is believed at any instant (``lease.held``), whatever
-writes are lost, late or repeated and whatever processes pause or die, provided that the nodes
+Guarantee: at most one lease on a lock is believed at any instant (``lease.held``), even if
+writes are lost, late or repeated and processes pause or die, provided that the nodes
 of the store agree within ``max_clock_skew``, that clocks drift by less than
 ``safety_margin / validity``, and that this machine's wall clock is not wrong by exactly the
 error of a wrong Date. ``break_lock`` is not covered.
@@ -62,8 +62,8 @@ class Holdable(LockHandle):
         Args:
             timeout: Seconds; None waits without an end, 0 tries once.
             at_least: Seconds from now, at most 7 days, until which the lock stays held even if it is
-                released earlier, for work that is to be done once in a period. No process needs to stay
-                for that. A holder that crashes frees the lock after its validity, whatever this is.
+                released earlier, for work that must be done once in a period. No process needs to stay
+                for that. It does not outlive a crash: the lock is then free after its validity.
             at_most: Seconds from its acquisition, at least a ``renew_interval``, after which the lease is
                 lost however well it is renewed: work that hangs does not hold the lock forever. Others get
                 the lock when this one is released, or a ``safety_margin`` later. None: no such end.
@@ -73,7 +73,7 @@ class Holdable(LockHandle):
         Raises:
             TicketSpentError: The ticket was used, or another has taken the lock; nothing was written.
             AcquireTimeoutError: Others held it until the timeout; the attempt has been cleaned up.
-            RecordCorruptError: The object is no lock record; nothing was written.
+            RecordCorruptError: The object is not a lock record; nothing was written.
             AccessDeniedError: The store refused; nothing was written.
             UnsupportedBackendError: The store does not keep its conditions; nothing was written.
             ConfigError: The timeout or ``at_least`` is negative, ``at_most`` too short, the ticket malformed
@@ -99,7 +99,7 @@ class Holdable(LockHandle):
 
         Raises:
             BackendError: The store did not answer; the attempt has been cleaned up.
-            RecordCorruptError: The object is no lock record; nothing was written.
+            RecordCorruptError: The object is not a lock record; nothing was written.
         """
         engine = self._core
         held = await run_on(
@@ -143,7 +143,7 @@ class Holdable(LockHandle):
             )
 
     def _take_hold(self) -> Hold | None:
-        """Return the hold that the running task entered; another task may leave the only one there is."""
+        """Return this task's hold. If there is only one, any task may exit it."""
         task = None
         with suppress(RuntimeError):  # no loop runs: the garbage collector closes the body
             task = asyncio.current_task()
@@ -230,7 +230,7 @@ class Lock(Holdable):
 
         Raises:
             AcquireTimeoutError: The lock was not acquired before the timeout.
-            ConfigError: ``on_change`` is no plain function, or as of ``acquire``.
+            ConfigError: ``on_change`` is not a plain function, or as of ``acquire``.
         """
         engine, loop = self._core, running_loop()
         with Candidate(engine, on_change, loop.call_soon_threadsafe):
@@ -328,7 +328,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
         self._cancel("the leader steps down")
 
     def leave(self) -> None:
-        """Cancel the body no more."""
+        """Stop cancelling the body."""
         self._over = True
 
     async def taken_back(self, error: BaseException | None) -> BaseException | None:

@@ -32,14 +32,14 @@ class Semaphore(SemaphoreHandle, Holdable):
     async def resize(self, slots: int) -> None:
         """Change the number of slots, for all clients; one conditional write.
 
-        Once this has returned, no slot from ``slots`` on is acquired any more. Who holds one keeps it to the
-        end of the lease. Running clients follow; a client that connects later has to name the new number.
+        Once this has returned, no slot from ``slots`` on is acquired any more. A holder of one keeps it to
+        the end of the lease. Running clients follow; a client that connects later has to name the new number.
 
         Args:
             slots: 1 to 64.
 
         Raises:
-            ConfigError: The number is no such number; nothing was written.
+            ConfigError: The number is out of that range; nothing was written.
             RecordCorruptError: ``NAME/slots`` is something else; nothing was written.
             BackendError: The store did not answer; the number may have been changed.
         """
@@ -73,7 +73,7 @@ class RWLock(RWLockHandle[Holdable]):
     in all processes together; one more waits. A task that has one side and asks for the other would wait for
     itself: ``RuntimeError``.
 
-    The token rises with every writer, so ``FencedObject`` refuses a writer of before. A reader's token says
+    The token rises with every writer, so ``FencedObject`` refuses an earlier writer. A reader's token says
     nothing beyond its slot: write nothing under it.
 
     Attributes:

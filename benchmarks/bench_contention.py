@@ -39,7 +39,7 @@ SLOTS = 4
 
 
 def lines() -> Iterator[Line]:
-    """Coroutines on one lock, processes beside naive polling, a semaphore and readers, on a server of S3."""
+    """Coroutines on one lock, processes next to naive polling, a semaphore and readers, on a server of S3."""
     with running("s3") as server, asyncio.Runner() as runner:
         yield from one_process("500 coroutines, one lock", server.url, server.options, runner, ROUNDS)
         yield from one_process_far_away(server, runner)
@@ -65,7 +65,7 @@ def one_process_far_away(server: Server, runner: asyncio.Runner) -> Iterator[Lin
 def one_process(
     name: str, url: str, options: Mapping[str, object], runner: asyncio.Runner, rounds: int
 ) -> Iterator[Line]:
-    """Hand-overs within a client beside as many bare conditional writes."""
+    """Hand-overs within a client next to as many bare conditional writes."""
     requests: list[float] = []
     unluckiest: list[float] = []
 
@@ -148,7 +148,7 @@ def several_holders(server: Server, hold: float, *, processes: int, coroutines: 
 def contention(
     server: Server, how: str, processes: int, locks: int, coroutines: int, *, hold: float = HOLD
 ) -> tuple[int, float, int]:
-    """Return all requests, the median wait and all turns of so many processes."""
+    """Return all requests, the median wait and all turns of N processes."""
     job: dict[str, Any] = {
         "url": f"{server.url}/contention-{uuid.uuid4()}",
         "options": server.options,

@@ -21,15 +21,15 @@ HISTORY = (1, 100, 10_000, 100_000)
 PAIRS = 100
 ROUNDS = 5
 LINEAR = 1.5
-"""So many times the price at the smallest size still counts as linear."""
+"""That many times the price at the smallest size still counts as linear."""
 SETTINGS = LeaseSettings(max_clock_skew=0.0)
 
 
 def lines() -> Iterator[Line]:
     """Microseconds of one operation at each size, and that at the largest over that at the smallest."""
-    yield from grown("an acquire and release beside so many held leases", {n: beside(n) for n in LOCKS})
-    yield from grown("a hand-over among so many contenders", {n: contended(n) for n in CONTENDERS})
-    yield from grown("an acquire and release of a file with so many changes", asyncio.run(changed()))
+    yield from grown("an acquire and release with that many held leases", {n: beside(n) for n in LOCKS})
+    yield from grown("a hand-over among that many contenders", {n: contended(n) for n in CONTENDERS})
+    yield from grown("an acquire and release of a file with that many changes", asyncio.run(changed()))
     yield Line(name="memory of this process at the end", unit="MiB", samples=[_memory()])
 
 
@@ -43,7 +43,7 @@ def grown(what: str, found: dict[int, list[float]]) -> Iterator[Line]:
 
 
 def beside(count: int) -> list[float]:
-    """Seconds of a pair on one lock while so many others are held."""
+    """Seconds of a pair on one lock while that many others are held."""
 
     async def work() -> list[float]:
         async with asynclock.connect("memory://", settings=SETTINGS, renewal="loop") as client:
@@ -56,7 +56,7 @@ def beside(count: int) -> list[float]:
 
 
 def contended(count: int) -> list[float]:
-    """Seconds of a turn where so many coroutines take turns on one lock."""
+    """Seconds of a turn if that many coroutines take turns on one lock."""
 
     async def work() -> list[float]:
         async with asynclock.connect("memory://", settings=SETTINGS, renewal="loop") as client:

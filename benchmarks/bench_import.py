@@ -121,7 +121,7 @@ def lines() -> Iterator[Line]:
 
 
 def first(name: str) -> Iterator[Line]:
-    """A new process's first lock beside its SDK's first write, and how long its loop stands still for it."""
+    """A new process's first lock next to its SDK's first write, and how long its loop stands still for it."""
     blocked: list[float] = []
     with running(name) as server:
         options = {**server.options, "verify": False}  # as at the provider's own address

@@ -26,7 +26,7 @@ CROWD = 2.5
 
 
 def lines() -> Iterator[Line]:
-    """Ten thousand leases on ``memory://``, a thousand on S3 beside its SDK; memory in each cloud."""
+    """Ten thousand leases on ``memory://``, a thousand on S3 next to its SDK; memory in each cloud."""
     leases, bare = side_by_side({"url": "memory://", "options": {}, "server": None, **MANY})
     yield from cpu("memory, 10,000 leases", leases, bare, target=None)
     for what, found, target in (("renewals", leases, LATE), ("bare writes", bare, None)):
@@ -75,7 +75,7 @@ def weighed(name: str) -> dict[str, Any]:
 
 
 def cpu(name: str, leases: dict[str, Any], bare: dict[str, Any], *, target: float | None) -> Iterator[Line]:
-    """CPU time of a renewal, all that holding the leases costs included, beside that of a bare write."""
+    """CPU time of a renewal, all that holding the leases costs included, next to that of a bare write."""
     yield microseconds(f"{name}: CPU of a renewal", leases["cpu"])
     yield microseconds(f"{name}: CPU of a bare write at the same rate", bare["cpu"])
     yield ratio(f"{name}: CPU over the bare writes", leases["cpu"], bare["cpu"], target=target)

@@ -1,4 +1,4 @@
-"""What do the locks that people use cost beside ours, and what do their users learn when a holder stalls?"""
+"""What do the locks that people use cost next to ours, and what do their users learn when a holder stalls?"""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Running(Protocol):
     pid: int
 
     def cycle(self, count: int = CYCLES) -> float:
-        """Mean seconds of an acquire and release, of so many."""
+        """Mean seconds of an acquire and release, of that many."""
 
     def acquire(self) -> tuple[float, object]:
         """Wait for the lock; when it was had, and its token."""

@@ -49,7 +49,7 @@ columns = {{ at = "bigint", x = "double" }}
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What so many writers have done.
+    """The work of that many writers.
 
     Attributes:
         rate: Commits a second.
@@ -75,7 +75,7 @@ class Measured:
 
 
 def lines() -> Iterator[Line]:
-    """Commits a second of so many writers, and what the model says of them."""
+    """Commits a second of that many writers, and what the model says of them."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         try:
             done = asyncio.run(measured(Path(folder)))

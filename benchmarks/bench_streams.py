@@ -1,4 +1,4 @@
-"""What does a splice cost beside Spark's own join of the streams, and where does the time of a batch go?"""
+"""What does a splice cost next to Spark's own join of the streams, and where does the time of a batch go?"""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Tables:
         self._numbers = itertools.count()
 
     def write(self, count: int) -> Round:
-        """Let so many streams write what there is."""
+        """Let that many streams write what there is."""
         table = f"splice-{next(self._numbers)}"
         path = self._folder / f"{table}.toml"
         streams = (STREAM.format(name=name, table=table) for name in STREAMS[:count])

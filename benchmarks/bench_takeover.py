@@ -47,7 +47,7 @@ def lines() -> Iterator[Line]:
 
 
 def takeovers(name: str, url: str, options: dict[str, Any], settings: LeaseSettings) -> Iterator[Line]:
-    """The waits of all locks of a killed process, and their 99th percentile beside the theory."""
+    """The waits of all locks of a killed process, and their 99th percentile next to the theory."""
     waits = [wait for number in range(ROUNDS) for wait in killed(f"{url}/{number}", options, settings)]
     theory = settings.validity + settings.safety_margin + settings.max_clock_skew
     longest = statistics.quantiles(waits, n=100, method="inclusive")[98]

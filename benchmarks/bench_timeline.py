@@ -88,7 +88,7 @@ def lines() -> Iterator[Line]:
 
 
 def table(spark: SparkSession, folder: Path, size: int) -> Spec:
-    """A table with so many commits, most of them archived by Hudi."""
+    """A table with that many commits, most of them archived by Hudi."""
     path = folder / f"{size}.toml"
     path.write_text(SPEC.format(size=size))
     spec = load_spec(path)

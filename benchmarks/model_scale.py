@@ -28,7 +28,7 @@ LOCK_TAKEN: Final = 2
 LOCK_WRITES: Final = 4
 TRIPS_UNDER_LOCK: Final = 21
 SECONDS_UNDER_LOCK: Final = 0.3
-"""A batch holds the lock for so many requests one after the other, and for so long besides."""
+"""A batch holds the lock for that many requests one after the other, and for that long in addition."""
 SECONDS_APART: Final = 6.1
 MEASURED: Final = {1: 0.134, 4: 0.503, 8: 0.617}
 MEASURED_TRIP: Final = 0.05

@@ -26,7 +26,7 @@ all rounds, its line the middle half of them, a red mark the target. A new run o
 """
 _INK: Final = "#6b7280"  # readable on white and on black
 _WIDE: Final = 50
-"""So many times the least and more on one axis: it is logarithmic, or the small ones would be one dot."""
+"""That many times the least and more on one axis: it is logarithmic, or the small ones would be one dot."""
 
 
 def write(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Writers of tables in S3: ``scale_driver LOG``. Its input: the settings, then specs with numbers of writers.
 
-For each it lets so many streams write small batches, one after the other, until each has written a few
+For each it lets that many streams write small batches, one after the other, until each has written a few
 while all were at work, and answers with what they did meanwhile, as JSON.
 """
 
@@ -61,7 +61,7 @@ def _measured(spark: SparkSession, spec: Spec, writers: int) -> dict[str, float]
             splices[number].write(_rows(spark, spec, number), spec.streams[number].name)
             written[number] += 1
             if writers == 1 and written[number] > BATCHES:
-                stop.wait()  # nobody needs another batch beside its own
+                stop.wait()  # nobody needs another batch
 
     def look() -> dict[str, float]:
         jvm: Any = spark._jvm  # noqa: SLF001  no public way

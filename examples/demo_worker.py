@@ -68,7 +68,7 @@ class Worker:
         self._running.close()
 
     def feed(self, streams: list[str], *, pause_after: int | None = None) -> None:
-        """Feed the streams until every file is committed; wait for a line on stdin after so many batches."""
+        """Feed the streams until every file is committed; after some batches wait for a line on stdin."""
         session = self._session(" ".join(streams))
         threading.Thread(target=self._tell_instants, args=(session,), daemon=True).start()
         self._pause_after = pause_after

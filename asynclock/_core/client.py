@@ -161,7 +161,7 @@ class Core:
         """Return what all handles of the semaphore of that name share.
 
         Raises:
-            ConfigError: It is no number of slots, or this client uses another.
+            ConfigError: It is not a number of slots, or this client uses another.
         """
         checked_slots(slots)
         engine = self.engine(f"{name}/{SEMAPHORE}")
@@ -267,7 +267,7 @@ class Core:
                 each.note_pending()
 
     async def _let_go_of_all(self, loss: str | None, *, closing: bool = False) -> None:
-        """Release every lock within the exit bound; ``closing``: to those that nobody uses it is no loss."""
+        """Release every lock within the exit bound; ``closing``: if nobody uses it, this is not a loss."""
         now = asyncio.get_running_loop().time()
         self._engines.stand_back(now + 2 * self.exit_bound)
         self._objects.in_flight.hurry()

@@ -125,7 +125,7 @@ class LockEngine:
         hooks: What else happens when a lease begins and ends, or None.
         turns: Whose turn it is, and the lock while this client holds it.
         inspection: Looks at the lock without acquiring it.
-        slot: Its number among those of a semaphore or of readers; None: it is no slot.
+        slot: Its number among those of a semaphore or of readers; None: it is not a slot.
     """
 
     slot: int | None = None

@@ -212,5 +212,5 @@ class Writer(Inner):
 
 
 def corrupt_error(status: LockStatus, key: str) -> RecordCorruptError:
-    """Return the error of a status: what is no record is neither held nor free."""
+    """Return the error of a status: an object that is not a record is neither held nor free."""
     return RecordCorruptError(key=key, reason=status.reason or "", version=status.version)

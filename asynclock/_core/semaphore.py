@@ -24,7 +24,7 @@ def checked_slots(slots: int) -> int:
     """Return ``slots``.
 
     Raises:
-        ConfigError: It is no number from 1 to 64.
+        ConfigError: It is not a number from 1 to 64.
     """
     if type(slots) is int and 1 <= slots <= MAX_SLOTS:
         return slots

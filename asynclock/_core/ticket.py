@@ -39,7 +39,7 @@ def read_ticket(text: str) -> Ticket:
     """Return what the text of a ticket says; it may come from anywhere.
 
     Raises:
-        ConfigError: It is no ticket; nothing was read or written.
+        ConfigError: It is not a ticket; nothing was read or written.
     """
     if not isinstance(text, str) or len(text) > _MOST or not re.fullmatch(r"[A-Za-z0-9_-]+", text):
         _refuse(text)

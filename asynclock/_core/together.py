@@ -22,7 +22,7 @@ def checked_names(names: Iterable[str]) -> list[str]:
     """Return the names of several locks.
 
     Raises:
-        ConfigError: One of them is no lock name, or is there twice; or ``names`` is one name.
+        ConfigError: One of them is not a lock name, or is there twice; or ``names`` is one name.
     """
     if isinstance(names, str):
         raise ConfigError(setting="names", value=names, reason="must be several names, as a list")

@@ -427,7 +427,7 @@ class CloudBackend(ABC, Generic[C]):
 
     @abstractmethod
     async def _remove(self, call: BackendCall, client: C, name: str, condition: Mapping[str, Any]) -> None:
-        """Delete an object. A missing one is no error."""
+        """Delete an object. A missing one is not an error."""
 
     @abstractmethod
     async def _open(self) -> C: ...

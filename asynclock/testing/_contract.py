@@ -57,7 +57,7 @@ class BackendContract:
         assert isinstance(backend, Backend)
         assert backend.name
         assert 0 <= backend.clock_resolution <= 1
-        assert 0 <= backend.min_write_interval < 60  # noqa: PLR2004  a minute is no pacing any more
+        assert 0 <= backend.min_write_interval < 60  # noqa: PLR2004  a minute is too long for pacing
 
     async def test_a_missing_object_reads_as_absent(self, backend: Backend, key: str) -> None:
         """Reading a missing object gives ``Absent``, neither None nor an error."""
@@ -107,7 +107,7 @@ class BackendContract:
         assert await _body(backend, key) == b"second"
 
     async def test_replace_refuses_a_foreign_version(self, backend: Backend, key: str) -> None:
-        """A version of another object is no version of this one."""
+        """A version of another object is not a version of this one."""
         other = await backend.put_if_absent(f"{key}.other.json", b"other")
         await backend.put_if_absent(key, b"first")
         await _pace(backend)
@@ -240,7 +240,7 @@ class BackendContract:
         assert (stored.body, stored.version) == (b"second", written.version)
 
     async def test_delete_removes(self, backend: Backend, key: str) -> None:
-        """A deleted object is gone, and deleting it again is no error."""
+        """A deleted object is gone, and deleting it again is not an error."""
         await backend.put(key, b"first")
 
         await backend.delete(key)

@@ -36,8 +36,8 @@ class StoreProfile:
         resolution: Seconds to which Dates and ``last_modified`` are cut short.
         dates: Whether answers have a Date.
         last_modified: Whether reads say when the object was last written.
-        undated: Share of answers without a Date all the same.
-        unmodified: Share of reads that show no ``last_modified`` all the same.
+        undated: Share of answers that lack their Date although ``dates`` is set.
+        unmodified: Share of reads that lack ``last_modified`` although it is set.
         wrong_dates: Share of answers whose Date is wrong.
         wrong_by: Least and most seconds by which such a Date is wrong, either way.
         versions: ``content``: a hash of the bytes, as S3; ``generation``: a counter, as GCS.
@@ -74,7 +74,7 @@ class Operation(NamedTuple):
         base: Version it was conditional on; None for none.
         version: Version there was after it; None: no object.
         applied: Whether it changed the object.
-        body: The bytes read or written; None where there are none.
+        body: The bytes read or written; None if there are none.
     """
 
     at: float
@@ -316,7 +316,7 @@ class SimulatedBackend:
         self.closed = True
 
     def note_use(self, kind: str) -> None:
-        """Tell of a call of a closed backend; what travels on the network by then is no call."""
+        """Tell of a call of a closed backend; a request on the network by then is not a call."""
         if self.closed and self._store.on_use_after_close is not None:
             self._store.on_use_after_close(self._process.name, kind)
 

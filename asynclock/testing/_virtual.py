@@ -191,7 +191,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     Attributes:
         now: The virtual time; read it, never set it.
-        world: The process of everything that is nobody else's; never pause it.
+        world: The process that everything else belongs to; never pause it.
         current_process: The process whose callback is running.
         runnable: The processes that have callbacks ready and are not paused.
         on_step: Called after every callback with the process that it belonged to.
@@ -388,7 +388,7 @@ def run_virtual(main: Coroutine[Any, Any, T], *, seed: int = 0) -> T:
         seed: Chooses between processes that are ready at the same instant.
 
     Raises:
-        DeadlockError: ``main`` waits for something that nothing will bring.
+        DeadlockError: ``main`` waits for something that will never happen.
     """
     loop = VirtualLoop(seed)
     try:

@@ -111,7 +111,7 @@ class VirtualWorld:
         """Run ``main`` to its end, and meanwhile everything else, and return its result.
 
         Raises:
-            DeadlockError: ``main`` waits for something that nothing will bring.
+            DeadlockError: ``main`` waits for something that will never happen.
             RuntimeError: An event loop is running in this thread.
         """
         if asyncio._get_running_loop() is not None:  # noqa: SLF001  the public one raises instead

@@ -202,7 +202,7 @@ class LockObjects:
         return Landed(written.version)
 
     async def put(self, key: str, body: bytes, version: str | None) -> None:
-        """Write an object that is no lock over that version, or create it; raises what ``request`` does."""
+        """Write an object other than a lock over that version, or create it; raises what ``request`` does."""
         if self.verifier.needed:
             await self.verifier.verify(key, within=self.timing.request_timeout)
         await self.pacing.wait(key)

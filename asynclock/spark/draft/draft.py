@@ -124,7 +124,7 @@ class _Draft:
         if format_of(sample.pattern) != sample.format:
             yield f"format = {_quoted(sample.format)}"
         if sample.csv is not None and sample.csv != CsvDialect():
-            yield "# Guessed; docs/concepts/splice.md lists the other keys."
+            yield "# Guessed; docs/reference/spec.md lists the other keys."
             if sample.csv.null:
                 yield _comment(
                     f"{sample.csv.null} without quotes is null, in text as well, where an empty field is not"

@@ -6,7 +6,7 @@ runs with an older spec takes no column away and makes no type narrower.
 
 For Hudi, the table has the columns of the commit that was *requested* last. If two drivers change them at
 once, or one changes them while another writes, that commit may lack columns; the union never does.
-``docs/concepts/splice.md`` has the rules.
+``docs/concepts/pipeline/schema.md`` has the rules.
 """
 
 from __future__ import annotations

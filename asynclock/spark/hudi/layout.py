@@ -202,7 +202,7 @@ class PlainLayout(Layout):
 
     def refuse_repair(self) -> None:
         """Refuse it: there are no buckets."""
-        reason = "only a splice table is repaired; this is a plain one, whose services do with any files"
+        reason = "this is a plain table; its services handle any file, so there is nothing to repair"
         raise misplaced(self._spec, ("table", "kind"), "plain", reason)
 
     def refuse_views(self) -> None:

@@ -1,6 +1,6 @@
 """Read source files into events: typed rows, and the reason for each bad row or file.
 
-docs/concepts/splice.md has the rules for files. ``io.asynclock.source`` reads CSV and JSON in the JVM, text
+docs/concepts/pipeline/files.md has the rules. ``io.asynclock.source`` reads CSV and JSON in the JVM, text
 by text. Spark reads parquet, after a look at the footer of each file.
 """
 

@@ -103,8 +103,8 @@ def _check_plain(given: Mapping[str, str], buckets: int) -> None:
     _check_blocking(given)
     if merge != "event_time":
         reason = (
-            f"under {merge} the later commit wins, and commits that overlap have no order: one of them would "
-            'be lost by chance; use merge = "event_time", or occ'
+            f"under {merge} the later commit wins, and commits that overlap have no order: which of the two "
+            'survives would be random; use merge = "event_time", or occ'
         )
         raise wrong("concurrency", concurrency, reason)
 

@@ -60,7 +60,7 @@ class Register:
 
         Raises:
             BackendError: The store did not answer. The name may have been written, which is harmless.
-            RecordCorruptError: The object is no register; nothing was written.
+            RecordCorruptError: The object is not a register; nothing was written.
             ConfigError: It has no room for another name; nothing was written.
         """
         await self._enter(name)
@@ -91,7 +91,7 @@ class Register:
 
         Raises:
             BackendError: The store did not answer.
-            RecordCorruptError: The object is no register.
+            RecordCorruptError: The object is not a register.
         """
         names, _ = await self._stored()
         # Versions without a register do not enter their names: a listing that is right finds them.
