@@ -30,7 +30,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hash
 # Not $(MAKE) in the recipe: make -n would run it.
 AGAIN := $(MAKE)
 
-# What starts so many JVMs that other tests would time out beside it.
+# What starts so many JVMs that other tests would time out in parallel.
 ALONE := tests/places tests/soak
 
 # Programs of the laboratory; those of the pipeline need the jar.
@@ -44,8 +44,8 @@ help:
 	@echo "                        PLACE=cluster: the same on a Spark cluster and an S3 server of this machine"
 	@echo "make test [ONLY=suite]  the whole test suite, or one folder of tests/"
 	@echo "make lint               ruff, mypy, import contracts"
-	@echo "make docs               run what the pages show, and build the site: build/docs/index.html"
-	@echo "make bench [ONLY=name]  benchmarks beside their references"
+	@echo "make docs               build the site (build/docs/index.html), and run what its pages show"
+	@echo "make bench [ONLY=name]  benchmarks next to their references"
 	@echo "make jar                build the Java part"
 	@echo "make dist               build the wheel, the jar included"
 	@echo "make clean              remove all that make has built or installed"
@@ -102,8 +102,8 @@ bench: $(VENV)/ready $(JAR)
 
 # From scratch (-E): a page that is not read again keeps quiet about its warnings, which are errors.
 docs: $(VENV)/ready $(JAR)
-	@$(BIN)/python -m pytest -q tests/docs tests/spark/test_tutorial.py
 	@$(BIN)/python -m sphinx -b html -E -W --keep-going -q -d build/doctrees docs build/docs
+	@ASYNCLOCK_SITE=build/docs $(BIN)/python -m pytest -q tests/docs tests/spark/test_tutorial.py
 	@echo "docs: $$(find build/docs -name '*.html' -not -path '*/_*' | wc -l) pages in build/docs/index.html, 0 warnings"
 
 lint: $(VENV)/ready

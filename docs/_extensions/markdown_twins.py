@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _FENCE: Final = "```"
 _TOCTREE: Final = re.compile(rf"^{_FENCE}{{toctree}}.*?^{_FENCE}\n", re.MULTILINE | re.DOTALL)
+_INCLUDED: Final = re.compile(rf"^{_FENCE}{{include}} (.*)\n{_FENCE}\n", re.MULTILINE)
 _RST: Final = f"{_FENCE}{{eval-rst}}"
 _MENU: Final = "index"
 
@@ -43,7 +44,10 @@ def _relative(page: str, parent: str) -> str:
 
 def _twin(app: Sphinx, page: str) -> str:
     """Return a page as Markdown."""
-    source = Path(app.env.doc2path(page)).read_text(encoding="utf-8")
+    path = Path(app.env.doc2path(page))
+    source = _INCLUDED.sub(
+        lambda found: (path.parent / found[1]).read_text(encoding="utf-8"), path.read_text(encoding="utf-8")
+    )
     if _RST in source:  # made from docstrings: as text, whose headings are Markdown's too
         tree = app.env.get_and_resolve_doctree(page, app.builder)
         translator = TextTranslator(tree, app.builder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -21,12 +22,15 @@ FOLDER = Path("/tmp/asynclock-readme")  # noqa: S108  the README's own words
     [(0, r"token \d+ for \d+ s"), (1, "100"), (2, "2")],
     ids=["asyncio", "threads", "pyspark"],
 )
-def test_an_example_of_the_readme_does_what_it_says(number: int, printed: str) -> None:
+def test_an_example_of_the_readme_does_what_it_says(
+    number: int, printed: str, bucket: dict[str, str]
+) -> None:
     """Each Python example runs in a process of its own and prints its result."""
     shutil.rmtree(FOLDER, ignore_errors=True)
 
     done = subprocess.run(
         [sys.executable, "-c", EXAMPLES[number]],
+        env=os.environ | bucket,
         capture_output=True,
         text=True,
         timeout=110,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import pytest
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
 from sphinx.util.inventory import InventoryFile
 
 from asynclock._cli.app import command
@@ -33,6 +35,8 @@ from tests.laboratory.browser import browser
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from selenium.webdriver import Chrome
+
 ROOT: Final = Path(__file__).parents[2]
 MODULES: Final = (
     "asynclock",
@@ -50,7 +54,9 @@ BACKENDS: Final = {"s3": s3, "gcs": gcs, "azure": azure, "file": local, "memory"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as ``make docs`` does."""
+    """Build the site as ``make docs`` does; if that has just built it, ``ASYNCLOCK_SITE`` names it."""
+    if built := os.environ.get("ASYNCLOCK_SITE"):
+        return ROOT / built
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "docs", str(folder)],
@@ -237,24 +243,129 @@ def test_every_table_can_scroll(pages: dict[str, str]) -> None:
         assert all(tables), page
 
 
-def test_no_page_is_wider_than_a_phone(site: Path) -> None:
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Chrome]:
+    """Yield one browser for all tests."""
+    with browser() as found:
+        yield found
+
+
+def _sized(chrome: Chrome, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+WIDEST: Final = (
+    "index", "comparison", "compatibility", "howto/night", "reference/codes", "concepts/protocol",
+    "concepts/pipeline/files", "backends/index",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_screen(site: Path, chrome: Chrome, width: int) -> None:
     """Those with the widest tables and the longest lines, on a phone's width and on 1280 pixels."""
-    with browser() as chrome:
-        for width in (390, 1280):
-            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-            chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            for page in ("comparison", "howto/night", "reference/codes", "concepts/splice"):
-                chrome.get((site / f"{page}.html").as_uri())
-                content = chrome.find_element(By.CSS_SELECTOR, "article")
-                wide = chrome.execute_script(  # type: ignore[no-untyped-call]
-                    "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-                )
-                cut = chrome.execute_script(  # type: ignore[no-untyped-call]
-                    "return [...arguments[0].querySelectorAll('table, pre')].filter(each => {"
-                    "  const box = each.matches('pre') ? each : each.parentElement;"
-                    "  const scrolls = getComputedStyle(box).overflowX === 'auto';"
-                    "  return each.scrollWidth > box.clientWidth + 1 && !scrolls;"
-                    "}).length",
-                    content,
-                )
-                assert (wide, cut) == (0, 0), f"{page} at {width}"
+    _sized(chrome, width)
+    found = {}
+    for page in WIDEST:
+        chrome.get((site / f"{page}.html").as_uri())
+        wide = chrome.execute_script(  # type: ignore[no-untyped-call]
+            "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        cut = chrome.execute_script(  # type: ignore[no-untyped-call]
+            "return [...document.querySelectorAll('article table, article pre')].filter(each => {"
+            "  const box = each.matches('pre') ? each : each.parentElement;"
+            "  const scrolls = getComputedStyle(box).overflowX === 'auto';"
+            "  return each.scrollWidth > box.clientWidth + 1 && !scrolls;"
+            "}).length"
+        )
+        found[page] = (wide, cut)
+
+    assert found == dict.fromkeys(WIDEST, (0, 0))
+
+
+def test_the_search_finds_a_page(site: Path, chrome: Chrome) -> None:
+    """Without a server: the index is a script of the site."""
+    chrome.get(f"{(site / 'search.html').as_uri()}?q=starved")
+
+    found = WebDriverWait(chrome, 60).until(
+        lambda page: page.find_elements(By.CSS_SELECTOR, "#search-results li a")
+    )
+
+    assert any("pipeline/occ.html" in str(each.get_attribute("href")) for each in found)
+
+
+@pytest.mark.parametrize(("theme", "is_dark"), [("light", False), ("dark", True)])
+def test_text_can_be_read_in_light_and_dark(site: Path, chrome: Chrome, theme: str, *, is_dark: bool) -> None:
+    """Text and links have the contrast that WCAG asks for (4.5), on a ground of that theme."""
+    chrome.get((site / "index.html").as_uri())
+    colours: dict[str, list[int]] = chrome.execute_script(  # type: ignore[no-untyped-call]
+        "document.body.dataset.theme = arguments[0];"
+        "const parts = text => text.match(/\\d+/g).slice(0, 3).map(Number);"
+        "const colour = place => parts(getComputedStyle(document.querySelector(place)).color);"
+        "return {ground: parts(getComputedStyle(document.body).backgroundColor),"
+        "  text: colour('article p'), link: colour('#four-doors a'), cell: colour('td')}",
+        theme,
+    )
+    ground = _brightness(colours.pop("ground"))
+    contrasts = {
+        name: (max(shown, ground) + 0.05) / (min(shown, ground) + 0.05)
+        for name, shown in ((name, _brightness(colour)) for name, colour in colours.items())
+    }
+
+    assert (ground < 0.2) == is_dark
+    assert all(contrast >= 4.5 for contrast in contrasts.values()), contrasts
+
+
+def _brightness(colour: list[int]) -> float:
+    """Return the relative luminance of a colour.
+
+    Source: WCAG 2.2, "relative luminance".
+    """
+    shares = [each / 255 for each in colour]
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in shares
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_the_menu_has_what_readers_look_for(pages: dict[str, str]) -> None:
+    """From any page."""
+    menu = pages["concepts/pipeline/occ"].partition('class="sidebar-tree"')[2].partition("</nav>")[0]
+
+    for page in ("install", "tutorials/index", "compatibility", "changelog", "contributing", "comparison"):
+        assert f'{page}.html"' in menu or f'{page}/index.html"' in menu
+
+
+def test_links_to_pages_that_were_split_still_work(pages: dict[str, str]) -> None:
+    """Each section that a page had is a place on it, with the link to where the text is now."""
+    for page, sections in MOVED.items():
+        assert {each for each in sections.split() if f'id="{each}"' not in pages[page]} == set()
+
+
+MOVED: Final = {
+    "concepts/pipeline": """
+        from-a-spec-to-a-running-table few-settings a-drafted-spec any-place locks-of-one-table
+        batches-and-faults faults-are-survived a-disk-is-as-good-as-a-store
+        every-batch-is-an-instant a-long-history-costs-little many-small-logs-are-cheap-to-merge
+        columns-and-rows schema-evolution names deletes-of-rows-and-streams
+        a-reservation-without-a-race sql safe-statements views-of-joined-streams a-guarded-table
+        repair reading-and-restoring changes-since-an-instant time-travel-by-completion
+        savepoint-and-restore validation-while-streams-run watching quiet-output
+        a-run-can-be-watched the-timeline-as-data proof all-of-it-at-once
+        a-package-in-the-order-in-which-a-row-travels options-in-layers the-timeline
+        the-table-as-of-an-instant kinds-of-tables late-data the-mechanisms-of-the-article
+        1-instants-of-the-timeline 2-snapshot-read-optimized-time-travel
+        3-incremental-by-completion-time 4-event-time-partitions 5-lock-less-writers
+        6-optimistic-concurrency-control 7-early-conflict-detection 8-the-starved-job 9-markers
+        10-heartbeats 11-atomic-publish-and-rollback 12-payloads-and-merge-modes
+        13-a-splice-on-copy-on-write 14-table-services 15-joined-streams
+        16-column-insert-and-update-by-sql 17-sources-of-events 18-unique-keys the-soak
+    """,
+    "concepts/splice": """
+        columns keys keys-are-unique partitions types when-columns-change drafting-a-spec
+        what-a-file-may-say files csv json text-and-types parquet the-merge copy-on-write
+        a-batch-exactly-once checkpoints faults the-locks deletes the-order-of-instants savepoints
+        services validation
+    """,
+}
+"""Sections that other sites may lead to, by their page."""

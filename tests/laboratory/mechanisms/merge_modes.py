@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.laboratory.mechanisms.stage import Stage
 
 PAYLOADS: Final = ("OverwriteWithLatestAvroPayload", "DefaultHoodieRecordPayload", "PartialUpdateAvroPayload")
-# What docs/concepts/pipeline.md and docs/concepts/splice.md promise, on both types, whenever it is compacted.
+# What docs/concepts/pipeline/plain.md and splice.md promise, on both types, whenever it is compacted.
 PROMISED: Final[Mapping[str, Mapping[str, str]]] = {
     "event_time": {
         "late": "newer", "in one batch": "newer", "null": "erased", "tie": "later", "10, then 5, 7": "10, -",

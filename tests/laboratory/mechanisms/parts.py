@@ -15,7 +15,7 @@ class Part:
     """One part.
 
     Attributes:
-        number: Its section in docs/concepts/pipeline.md.
+        number: Its line in docs/concepts/pipeline/mechanisms.md.
         name: What it is called there.
         module: Where it is shown.
     """
