@@ -192,6 +192,7 @@ Renewed(c) ==
        /\ Extend(c, Len(s.tries))
     \/ /\ s.phase = "renew-saw"
        /\ CASE s.saw > 0 -> Extend(c, s.saw)
+            [] s.saw < 0 /\ ~Has("gone is lost") -> Only(c, [s EXCEPT !.phase = "held", !.saw = 0, !.tries = <<>>])
             [] s.saw < 0 \/ Len(s.tries) = Tries -> Only(c, Ending(s))
             [] OTHER -> Only(c, [s EXCEPT !.phase = "renew-unsure", !.saw = 0])
 
@@ -363,6 +364,9 @@ Owns(c) == client[c].phase \in Holding /\
 
 \* The lock of a holder that died is taken.
 Taken == (head.kind = "live" /\ \A c \in Clients : ~Owns(c)) ~> \E c \in Clients : Believes(c)
+
+\* Nobody goes on renewing what it does not have.
+LetsGo == \A c \in Clients : (client[c].phase \in Holding /\ ~Owns(c)) ~> client[c].phase \notin Holding
 
 \* Nobody frees for ever.
 Ended == \A c \in Clients : client[c].phase \in Freeing ~> client[c].phase = "idle"

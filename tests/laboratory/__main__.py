@@ -24,6 +24,7 @@ PROGRAMS: Final = {
         "histories of killed processes, judged by Porcupine",
     ),
     "model": ("laboratory.model", "the specification in TLA+, and what breaks without each rule"),
+    "counterexamples": ("laboratory.counterexamples", "what happens without each rule, as pictures"),
     "traces": ("laboratory.traces.__main__", "histories of simulate as behaviours of the specification"),
     "steered": ("laboratory.steered.__main__", "behaviours of the specification, forced on the shipped code"),
     "soak-kill": ("laboratory.soak_kill", "kill -9 of processes that contend for file:// locks"),
