@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from asynclock._core.acquirers import acquired_above
 from asynclock._core.names import by_name
 from asynclock._core.portal import cut_off_at
-from asynclock._core.slots import LEAST_ROUND, Inner, Part, Slots, all_of, limit_of, refuse_ticket
+from asynclock._core.slots import (
+    LEAST_ROUND,
+    Inner,
+    Part,
+    Slots,
+    all_of,
+    limit_of,
+    refuse_ticket,
+    say_acquired,
+    say_waiting,
+)
 from asynclock.errors import BackendError, RecordCorruptError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from asynclock._core.engine import LockEngine
     from asynclock._core.protocol.held import HeldLock
     from asynclock._core.status import LockStatus
@@ -75,6 +89,10 @@ class Readers(Slots):
         del slot
         return await self._no_writer()
 
+    def own_in_the_way(self) -> Sequence[Inner]:
+        """As of ``Slots``, the writer first."""
+        return [self.writer] if self.writer.busy else super().own_in_the_way()
+
     async def _no_writer(self) -> bool:
         # Judged by rule 8, and never written over: that writer has stopped believing.
         status = self.writer.last_seen() if self.writer.busy else (await self.writer.look())[0]
@@ -131,7 +149,7 @@ class Writer(Inner):
     ) -> HeldLock | None:
         """As of ``LockEngine``, and then wait until the readers of before have left."""
         refuse_ticket(ticket, self._readers.base)
-        loop = asyncio.get_running_loop()
+        asked_at, loop = self._objects.clock.monotonic(), asyncio.get_running_loop()
         until = math.inf if timeout is None else loop.time() + timeout
         while True:
             self._reader = None
@@ -140,24 +158,39 @@ class Writer(Inner):
             if held is None:
                 return None
             try:
-                with self._objects.in_flight.until_closed():
+                with self._objects.in_flight.until_closed(), self._warning():
                     # Announced and confirmed; only now look at the readers, for each lease again.
                     alone = await self._alone(held, until, once=once or timeout == 0)
-            except BaseException:
+            except BaseException as error:
                 await self.finish(held)
+                self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
                 raise
             if alone:
                 held.ending.future.add_done_callback(lambda _: self._readers.fairness.wake())
                 return held
             await self.finish(held)
+            if once or loop.time() >= until:
+                self._note_failure(asked_at, "held")
             if once:
                 return None
             if loop.time() >= until:
                 self._time_out(timeout, None)
 
+    @contextmanager
+    def _warning(self) -> Iterator[None]:
+        """Warn of a body that waits for a reader which is its own task, or one that started it."""
+        places = (acquired_above(held) for part in self._readers.own() if (held := part.turns.held))
+        itself = self.turns.warn_of_itself(next(filter(None, places), None))
+        try:
+            yield
+        finally:
+            if itself is not None:
+                itself.cancel()
+
     async def _alone(self, held: HeldLock, until: float, *, once: bool) -> bool:
         """Read each slot until it was seen free; True if the lock was held all the while."""
         loop, objects = asyncio.get_running_loop(), self._objects
+        began = objects.clock.monotonic()
         inside = [self._readers.part(slot) for slot in range(self._readers.slots)]
         while True:
             try:
@@ -174,14 +207,25 @@ class Writer(Inner):
                     "acquire_failed", self.key, owner, None, detail, reason=reason, limit=limit
                 )
             if not inside or once or loop.time() >= until or held.belief.remaining() <= 0:
+                if not inside and self._reader is not None:
+                    say_acquired(objects, self.key, held, began)
                 return not inside and held.belief.remaining() > 0
+            if own := [part for part in inside if part.busy]:
+                self._reader = own[0].last_seen()
+            if self._reader is not None:
+                say_waiting(objects, self.key, self._reader, until)
             await self.turns.fairness.sleep(
                 min(objects.jittered(objects.timing.poll_interval), until - loop.time())
             )
 
-    async def _leave_out_free(self, readers: list[Part]) -> None:
-        """Read slots, and take those that are free out of the list, whatever becomes of the other reads."""
-        asked = [part for part in readers if not part.busy]
+    async def _leave_out_free(self, readers: list[Part], *, own: bool = False) -> None:
+        """Read slots, and take those that are free out of the list, whatever becomes of the other reads.
+
+        Args:
+            readers: The slots.
+            own: Read also those that this client holds.
+        """
+        asked = [part for part in readers if own or not part.busy]
 
         async def look(part: Part) -> None:
             status, _ = await part.look()
@@ -201,7 +245,9 @@ class Writer(Inner):
         if status.state in {"held", "corrupt"}:
             return status
         self._reader = None
-        await self._leave_out_free([self._readers.part(slot) for slot in range(self._readers.slots)])
+        await self._leave_out_free(
+            [self._readers.part(slot) for slot in range(self._readers.slots)], own=True
+        )
         return self._reader or status
 
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:

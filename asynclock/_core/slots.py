@@ -6,6 +6,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
+from asynclock._core.acquirers import acquired_above
 from asynclock._core.engine import LockEngine
 from asynclock._core.names import SUFFIX, by_name
 from asynclock._core.portal import cut_off_at
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
 
     from asynclock._core.protocol.held import HeldLock
+    from asynclock._core.protocol.objects import LockObjects
     from asynclock._core.record import LockRecord
     from asynclock._core.status import LockStatus
     from asynclock._core.ticket import Ticket
@@ -177,15 +179,20 @@ class Slots(LockEngine):
         until = math.inf if timeout is None else loop.time() + timeout
         try:
             with self._objects.in_flight.until_closed():
-                if not once:
-                    await self._turn(timeout)
-                elif not self.turns.queue.try_enter():
-                    self._note_failure(asked_at, "held")
-                    return None
+                itself = None if once else self.turns.warn_of_itself(self._acquired_above())
                 try:
-                    held = await self._rounds(until, timeout, once=once, at_most=at_most)
+                    if not once:
+                        await self._turn(timeout)
+                    elif not self.turns.queue.try_enter():
+                        self._note_failure(asked_at, "held")
+                        return None
+                    try:
+                        held = await self._rounds(asked_at, until, timeout, once=once, at_most=at_most)
+                    finally:
+                        self.turns.queue.leave()
                 finally:
-                    self.turns.queue.leave()
+                    if itself is not None:
+                        itself.cancel()
         except (Exception, asyncio.CancelledError) as error:
             self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
             raise
@@ -194,7 +201,7 @@ class Slots(LockEngine):
         return held
 
     async def _rounds(
-        self, until: float, timeout: float | None, *, once: bool, at_most: float | None
+        self, asked_at: float, until: float, timeout: float | None, *, once: bool, at_most: float | None
     ) -> HeldLock | None:
         loop, first = asyncio.get_running_loop(), True
         failure: BackendError | None
@@ -204,6 +211,8 @@ class Slots(LockEngine):
             try:
                 with cut_off_at(end):
                     if (held := await self._round(at_most, first=first)) is not None:
+                        if not first:
+                            say_acquired(self._objects, self.key, held, asked_at)
                         return held
             except BackendError as error:
                 if once or not error.transient:
@@ -264,19 +273,26 @@ class Slots(LockEngine):
                 self.note_in_the_way(status)
         return free
 
+    def _acquired_above(self) -> str | None:
+        """Return where the caller, or a task that started it, has acquired all that it would wait for."""
+        places = [acquired_above(held) for part in self.own_in_the_way() if (held := part.turns.held)]
+        return places[0] if places and None not in places else None
+
+    def own_in_the_way(self) -> Sequence[Inner]:
+        """Return what this client holds, if nothing can be had before it is released; no I/O."""
+        own = self.own()
+        return own if len(own) >= self.slots else ()
+
+    def own(self) -> list[Part]:
+        """Return the slots that this client holds, or is releasing; no I/O."""
+        return [part for part in self._parts.values() if part.busy]
+
     def _say_in_the_way(self, until: float) -> None:
-        if (status := self._in_the_way) is None:
-            return
-        self._objects.events.emit(
-            "waiting",
-            f"{status.name}{SUFFIX}",
-            status.owner or "",
-            status.fencing_token,
-            status.holder or "",
-            reason="kept" if status.kept else "",
-            remaining=status.remaining,
-            limit=limit_of(until),
-        )
+        if self._in_the_way is None:
+            for part in self.own_in_the_way()[:1]:
+                self.note_in_the_way(part.last_seen())
+        if self._in_the_way is not None:
+            say_waiting(self._objects, self.key, self._in_the_way, until)
 
     def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
         reason = None if error is None else by_name(str(error), self.key)
@@ -299,6 +315,29 @@ class Slots(LockEngine):
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
         """As of ``Lock.break_lock``, for the slot of ``status``."""
         return await self._named(status.name).break_lock(status, force=force)
+
+
+def say_waiting(objects: LockObjects, key: str, status: LockStatus, until: float) -> None:
+    """Report who is in the way; no listener hears of this client, at whose lock no look was made."""
+    objects.events.emit(
+        "waiting",
+        key,
+        status.owner or "",
+        status.fencing_token,
+        status.holder or "",
+        reason="kept" if status.kept else "",
+        remaining=status.remaining,
+        limit=limit_of(until),
+        only_said=status.age is None,
+    )
+
+
+def say_acquired(objects: LockObjects, key: str, held: HeldLock, asked_at: float) -> None:
+    """Have the end of a wait be said, if the wait was."""
+    duration = objects.clock.monotonic() - asked_at
+    objects.events.emit(
+        "acquired", key, held.tenure.owner, held.tenure.fencing_token, duration=duration, only_said=True
+    )
 
 
 def limit_of(until: float) -> float | None:

@@ -70,10 +70,7 @@ class Turns:
         itself: asyncio.TimerHandle | None = None
         if (held := self.held) is not None:
             self._say_waiting(held.tenure.head.record, timeout)
-            narrator = self._objects.events.narrator
-            if narrator is not None and (place := acquired_above(held)) is not None:
-                later = asyncio.get_running_loop().call_later
-                itself = later(_WAITS_FOR_ITSELF, narrator.waits_for_itself, self._url, place)
+            itself = self.warn_of_itself(acquired_above(held))
         try:
             return await self.queue.enter(timeout)
         except asyncio.CancelledError:
@@ -84,6 +81,17 @@ class Turns:
         finally:
             if itself is not None:
                 itself.cancel()
+
+    def warn_of_itself(self, place: str | None) -> asyncio.TimerHandle | None:
+        """Warn after a second that the caller waits for what it acquired at ``place``; None: it does not.
+
+        Returns:
+            What to cancel at the end of the wait.
+        """
+        if place is None or (narrator := self._objects.events.narrator) is None:
+            return None
+        later = asyncio.get_running_loop().call_later
+        return later(_WAITS_FOR_ITSELF, narrator.waits_for_itself, self._url, place)
 
     def _say_waiting(self, own: LockRecord, timeout: float | None) -> None:
         """Have it said that another of this client holds the lock; no store was looked at, so no event is."""

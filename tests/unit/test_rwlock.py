@@ -362,6 +362,7 @@ async def test_a_status_shows_who_is_in(world: World) -> None:
         status = await there.write.status()
         assert (status.state, status.owner) == ("held", reader.owner)
         assert (await there.read.status()).state == "absent"
+        assert (await rw.write.status()).owner == reader.owner  # also to its own client
         with pytest.raises(LockChangedError):
             await there.write.break_lock(status)
         await there.write.break_lock(status, force=True)

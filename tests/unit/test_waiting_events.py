@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +29,50 @@ async def test_a_waiting_acquisition_reports_who_holds_the_lock(world: World) ->
     assert first.remaining is not None
     assert 0 < first.remaining < 30
     assert caught.value.reason is None
+
+
+@in_virtual_time
+@pytest.mark.parametrize("here", [False, True])
+@pytest.mark.parametrize("kind", ["semaphore", "read", "write"])
+async def test_a_wait_for_a_slot_or_a_side_is_said_and_so_is_its_end(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    here: bool,  # noqa: FBT001
+) -> None:
+    """Under the name of what is asked for, whether another client is in the way or this one."""
+    caplog.set_level(logging.INFO, "asynclock")
+    async with world.client() as client, world.client(holder="another") as other:
+        sides = []
+        for each in (client, client if here else other):
+            rwlock = each.rwlock("orders")
+            semaphore = each.semaphore("orders", 1)
+            sides.append(
+                {
+                    "semaphore": (semaphore,) * 2,
+                    "read": (rwlock.read, rwlock.write),
+                    "write": (rwlock.write, rwlock.read),
+                }[kind]
+            )
+        asked, in_the_way = sides[0][0], sides[1][1]
+        lease = await in_the_way.acquire()
+
+        async def wait(timeout: float) -> None:
+            await (await asked.acquire(timeout=timeout)).release()
+
+        with pytest.raises(AcquireTimeoutError, match="last seen held"):
+            await asyncio.create_task(wait(1.0))
+        assert any(event.kind == "not_acquired" for event in world.events)
+        waiting = asyncio.create_task(wait(30.0))
+        await asyncio.sleep(6.0)
+        await lease.release()
+        await waiting
+    name = "orders/rw=w" if kind == "write" else "orders"
+    said = [text for text in caplog.messages if text.startswith(("waiting for", "acquired"))]
+    assert len(said) == 3, said
+    assert all(text.startswith(f"waiting for sim://store/{name}, held by ") for text in said[:2])
+    assert said[2].startswith(f"acquired sim://store/{name} after ")
+    assert any(event.kind == "waiting" for event in world.events) is not here
 
 
 @in_virtual_time

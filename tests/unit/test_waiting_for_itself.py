@@ -16,7 +16,8 @@ from asynclock._core.acquirers import Acquirer
 from tests.unit.kit import World, in_virtual_time
 
 if TYPE_CHECKING:
-    from asynclock import Lease, Lock
+    from asynclock import Lease
+    from asynclock.lock import Holdable
 
 OURS = "a task waits for a lock that it holds itself"
 
@@ -34,7 +35,7 @@ def here(lines: int = 0) -> str:
     return f"{__file__}:{frame.f_back.f_lineno + lines}"
 
 
-async def give_up(lock: Lock, timeout: float = 5.0) -> None:
+async def give_up(lock: Holdable, timeout: float = 5.0) -> None:
     """Wait for a lock that does not come."""
     with pytest.raises(AcquireTimeoutError):
         await lock.acquire(timeout=timeout)
@@ -67,6 +68,38 @@ async def test_a_child_is_warned_too(world: World, caplog: pytest.LogCaptureFixt
 
         async with lock.hold():
             await asyncio.create_task(grandchild())
+        assert len(warnings(caplog)) == 1
+
+
+@in_virtual_time
+async def test_a_task_that_has_all_slots_is_warned(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """As long as one slot is another's, it waits for that one."""
+    async with world.client() as client:
+        semaphore = client.semaphore("orders", 2)
+        mine, place = await semaphore.acquire(), here()
+        other = await asyncio.create_task(semaphore.acquire())
+        await give_up(semaphore)
+        assert warnings(caplog) == []
+        await other.release()
+        also = await semaphore.acquire()
+        await give_up(semaphore)
+        (warning,) = warnings(caplog)
+        assert place in warning
+        await mine.release()
+        await also.release()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("side", ["read", "write"])
+async def test_a_child_that_waits_for_the_other_side_is_warned(
+    world: World, caplog: pytest.LogCaptureFixture, side: str
+) -> None:
+    """The task itself is refused; one that it started would wait for it as well."""
+    async with world.client() as client:
+        rwlock = client.rwlock("orders")
+        other = "write" if side == "read" else "read"
+        async with getattr(rwlock, side).hold():
+            await asyncio.create_task(give_up(getattr(rwlock, other)))
         assert len(warnings(caplog)) == 1
 
 
