@@ -713,6 +713,37 @@ PIPELINE_MUTANTS: Final = (
     ),
     # Reading.
     PipelineMutant(
+        "a delete of the whole row hides its stream alone",
+        (Change(f"{_SPARK}hudi.layout:SpliceLayout.shown", 'stream.deletes == "row"', "stream.whole_rows"),),
+        _TESTS + "test_envelope.py::test_a_delete_takes_the_row_until_a_newer_change",
+    ),
+    PipelineMutant(
+        "a view in SQL shows a row that a stream deletes",
+        (Change(f"{_SPARK}reader.sql:_select", 'one.deletes == "row"', "one.whole_rows"),),
+        _TESTS + "test_envelope.py::test_a_delete_takes_the_row_until_a_newer_change",
+    ),
+    PipelineMutant(
+        "a delete in Debezium's envelope is an update",
+        (Patch("source/DebeziumJson.java", 'Boolean.toString(op.equals("d"))', '"false"'),),
+        _TESTS + "test_envelope.py::test_both_readers_take_the_same_rows_out_of_the_envelope",
+    ),
+    PipelineMutant(
+        "a field of the row takes the place of one of the envelope",
+        (
+            Patch(
+                "source/DebeziumJson.java",
+                "} else if (column != tombstone) {",
+                "}\n      if (column != tombstone) {",
+            ),
+        ),
+        _TESTS + "test_envelope.py::test_both_readers_take_the_same_rows_out_of_the_envelope",
+    ),
+    PipelineMutant(
+        "the empty record after a delete in the envelope is a bad one",
+        (Change(f"{_SPARK}source.kafka:TopicSource.parse", "F.col('value').isNotNull()", "F.lit(True)"),),
+        _TESTS + "test_kafka.py::test_the_empty_record_after_a_delete_in_debeziums_envelope_is_no_event",
+    ),
+    PipelineMutant(
         "a read takes Hudi's default buffers for each log file",
         (Change(MERGE, 'use in {"read", "compaction"}', 'use == "compaction"'),),
         _TESTS + "test_merger_tables.py::test_a_small_log_file_costs_little_memory[read]",

@@ -104,6 +104,26 @@ def test_the_names_of_fields_are_mapped(pipeline: Pipeline, kafka: Broker, spark
     assert validate(spec, spark).ok
 
 
+def test_the_empty_record_after_a_delete_in_debeziums_envelope_is_no_event(
+    pipeline: Pipeline, kafka: Broker, spark: SparkSession
+) -> None:
+    """Kafka's compaction needs it; it is not a bad record either."""
+    topic = Topic(spark, kafka.servers)
+    topic.send([{"op": "c", "after": event("N1", 1, 1)}, {"op": "c", "after": event("N2", 1, 2)}])
+    topic.send([{"op": "d", "before": event("N1", 2)}])
+    topic.send_bytes([None])
+    source = f'kafka = {{ servers = "{kafka.servers}", topic = "{topic.name}" }}\nenvelope = "debezium"'
+    source += '\non_bad_row = "quarantine"'
+    spec = pipeline.spec({FILES_OF_A: source, ONE_FILE: 'columns = { deleted = "boolean", at'})
+
+    ran = pipeline.run(spec)
+
+    assert ran.streams[0].quarantined == 0
+    assert rows(pipeline, spec) == {"N2": (1, 2, None)}
+    report = validate(spec, spark)
+    assert (report.ok, report.streams[0].events, report.streams[0].bad_rows) == (True, 3, 0)
+
+
 def test_the_later_record_of_a_partition_wins_a_tie_within_and_between_batches(
     pipeline: Pipeline, kafka: Broker, spark: SparkSession
 ) -> None:

@@ -281,3 +281,42 @@ def test_a_splice_table_may_merge_at_each_write(
 
     assert (table.kind, table.type, table.merge) == ("splice", "cow", "splice")
     assert table.concurrency == concurrency
+
+
+def test_a_stream_of_a_plain_table_deletes_rows_anyway(write_spec: Callable[[str], Path]) -> None:
+    """So it need not say so, and cannot."""
+    text = replaced(PLAIN, ('checkpoint = "checkpoints/departures"', 'checkpoint = "c"\ndeletes = "row"'))
+
+    with pytest.raises(SpecError, match="removes the whole row already") as caught:
+        load_spec(write_spec(text))
+
+    assert caught.value.key == "streams.departures.deletes"
+
+
+@pytest.mark.parametrize(
+    ("changed", "key", "says"),
+    [
+        (
+            ('deleted = "boolean"', 'deleted = { type = "boolean", from = "gone" }'),
+            "columns.deleted.from",
+            "the envelope says what is deleted",
+        ),
+        (
+            ('landed_in = "string"', 'landed_in = { type = "string", from = "__lsn" }'),
+            "columns.landed_in.from",
+            "no such field; use one of __op, __ts_ms, __ts_us, __ts_ns, __source_<name>",
+        ),
+    ],
+)
+def test_columns_of_an_envelope_are_from_its_row_or_its_own_fields(
+    write_spec: Callable[[str], Path], changed: tuple[str, str], key: str, says: str
+) -> None:
+    """Only ``op`` says what is deleted, and a misspelt field is found before anything is read."""
+    ordered = '\nordering = "arrived_at"'
+    json = (f'format = "csv"{ordered}', f'format = "json"\nenvelope = "debezium"{ordered}')
+    load_spec(write_spec(replaced(SPEC, json)))
+
+    with pytest.raises(SpecError, match=says) as caught:
+        load_spec(write_spec(replaced(SPEC, json, changed)))
+
+    assert caught.value.key == f"streams.arrivals.{key}"

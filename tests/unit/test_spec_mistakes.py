@@ -518,6 +518,46 @@ BAD = [
     ),
     pytest.param(
         (
+            'format = "csv"\nordering = "departed_at"',
+            'format = "csv"\nordering = "departed_at"\nenvelope = "debezium"',
+            18,
+            "streams.departures.envelope",
+            ["only JSON", "csv files"],
+        ),
+        id="envelope-of-csv",
+    ),
+    pytest.param(
+        (
+            'format = "csv"\nordering = "departed_at"',
+            'format = "json"\nordering = "departed_at"\nenvelope = "maxwell"',
+            18,
+            "streams.departures.envelope",
+            ["debezium"],
+        ),
+        id="unknown-envelope",
+    ),
+    pytest.param(
+        (
+            'format = "csv"\nordering = "departed_at"',
+            'format = "json"\nenvelope = "debezium"\nordering = "departed_at"',
+            17,
+            "streams.departures.envelope",
+            ['add deleted = "boolean" to columns'],
+        ),
+        id="envelope-without-tombstone",
+    ),
+    pytest.param(
+        (
+            'format = "csv"\nordering = "departed_at"',
+            'format = "csv"\nordering = "departed_at"\ndeletes = "table"',
+            18,
+            "streams.departures.deletes",
+            ["row, stream"],
+        ),
+        id="unknown-deletes",
+    ),
+    pytest.param(
+        (
             "buckets = 2",
             "buckets =",
             4,

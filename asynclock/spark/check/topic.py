@@ -130,6 +130,8 @@ class TopicEvents:
         reading = Reading(self._spec, self._stream, columns, self._columns)
         for partition, end in sorted(ends.items()):
             for offset, value in records[partition].before(end):
+                if value is None and self._stream.envelope is not None:
+                    continue
                 row = record(value, offset, reading.layout)
                 if isinstance(row, Good):
                     self._events += 1

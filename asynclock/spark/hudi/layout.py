@@ -137,9 +137,12 @@ class SpliceLayout(Layout):
         return [name for name in mine if name not in named]
 
     def shown(self, stored: DataFrame) -> DataFrame:
-        """Return the keys with a stream that is alive; all other streams are null."""
+        """Return the keys with a stream that is alive, and that no stream deletes; dead streams are null."""
         spec, names = self._spec, self._spec.view_names()
         alive = reduce(or_, (self._alive(stream) for stream in spec.streams))
+        for stream in spec.streams:
+            if stream.deletes == "row":
+                alive &= self._undeleted(f"{stream.name}__{TOMBSTONE}")
         plain = [F.col(name) for name in spec.table.shared_columns]
         for stream in spec.streams:
             plain += [

@@ -160,7 +160,10 @@ def _select(spec: Spec, view: ViewSpec, present: Collection[str], stored: str) -
         order = ", ".join([first, *(f"`{name}`" for name in spec.table.shared_columns)])
         window = f"OVER ({f'PARTITION BY {groups} ' if groups else ''}ORDER BY {order})"
         shown.append(f"  row_number() {window} AS {_RANK}")
-    select = "SELECT\n" + ",\n".join(shown) + f"\nFROM `{stored}`\nWHERE {rows[view.join]}"
+    tombstones = [f"{one.name}__{TOMBSTONE}" for one in spec.streams if one.deletes == "row"]
+    undeleted = [f"NOT coalesce(`{name}`, false)" for name in tombstones if name in present]
+    where = " AND ".join([f"({rows[view.join]})", *undeleted]) if undeleted else rows[view.join]
+    select = "SELECT\n" + ",\n".join(shown) + f"\nFROM `{stored}`\nWHERE {where}"
     if view.top is None:
         return select
     names = ", ".join(f"`{name}`" for name in columns)

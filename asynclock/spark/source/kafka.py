@@ -109,12 +109,15 @@ class TopicSource:
             ``PARTITION``, ``OFFSET``, and for bad rows ``REASON`` and ``RAW``, null for good ones.
         """
         jvm: Any = classes(self._spark)
+        if self._stream.envelope is not None:
+            records = records.where(F.col("value").isNotNull())  # it follows a delete, for Kafka's compaction
         rows = jvm.io.asynclock.source.TopicRecords.rows(
             records.select("topic", "partition", "offset", "value")._jdf,  # noqa: SLF001
             list(self._types),
             list(self._types.values()),
             list(self._stream.sources(self._spec.table).values()),
             self._required,
+            self._stream.envelope is not None,
             self._unnamed,
         )
         about = (TOPIC, PARTITION, OFFSET, REASON, RAW)

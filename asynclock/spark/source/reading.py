@@ -171,6 +171,7 @@ class Source:
             self._sources,
             required=self._required,
             optional=self._stream.optional,
+            enveloped=self._stream.envelope is not None,
             unnamed=self._unnamed,
         )
 
@@ -287,6 +288,7 @@ def _text_rows(
     *,
     required: list[str],
     optional: Sequence[str],
+    enveloped: bool = False,
     unnamed: Any,  # noqa: ANN401  py4j
 ) -> DataFrame:
     """Return the rows of CSV files, or of JSON files if there is no dialect; each is good or has a reason."""
@@ -299,6 +301,7 @@ def _text_rows(
         list(sources.values()),
         required,
         [sources[name] for name in optional],
+        enveloped,
         unnamed,
     )
     about = (FILE, _MODIFIED, LINE, _PLACE, REASON, RAW)

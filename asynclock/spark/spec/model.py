@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 SourceFormat = Literal["csv", "parquet", "json"]
 BadRowPolicy = Literal["quarantine", "fail"]
+Envelope = Literal["debezium"]
+Deletes = Literal["stream", "row"]
 
 RECORD_KEY: Final = "_asynclock_key"
 """The column with the whole key; see ``asynclock.spark.spec.keys``."""
@@ -55,6 +57,9 @@ ORDERING_TYPES: Final = ("timestamp", "date", "int", "bigint", "string")
 KEY_TYPES: Final = ("string", "int", "bigint", "date")
 TOMBSTONE: Final = "deleted"
 ORDERING: Final = "ts"
+
+_NAMES_OF_ENVELOPE: Final = ("__op", "__ts_ms", "__ts_us", "__ts_ns", "__source_<name>")
+_OF_ENVELOPE: Final = re.compile(r"__(?:op|ts_(?:ms|us|ns)|source_.+)")
 
 URL: Final = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
@@ -138,6 +143,8 @@ class StreamSpec:
         max_records_per_trigger: Most records of the topic in one micro-batch; None: all records that exist.
         on_bad_row: Quarantine bad rows, or fail the batch before anything is written.
         optional: Columns that a file need not have, since they joined the stream later; null in its events.
+        envelope: The form of changes in JSON: ``debezium``. None: each object is an event.
+        deletes: What a tombstone deletes: the columns of the stream, or the whole row.
         as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
         whole_rows: Whether its events are rows of a plain table, stored under their plain names.
     """
@@ -154,6 +161,8 @@ class StreamSpec:
     max_records_per_trigger: Annotated[Whole, Field(ge=1)] | None = None
     on_bad_row: BadRowPolicy = "fail"
     optional: tuple[str, ...] = ()
+    envelope: Envelope | None = None
+    deletes: Deletes = "stream"
     as_: Mapping[str, str] = Field(default_factory=dict, alias="as")
     whole_rows: SkipJsonSchema[bool] = False
 
@@ -167,6 +176,7 @@ class StreamSpec:
             self._check_ordering,
             self._check_tombstone,
             self._check_optional,
+            self._check_envelope,
             lambda: check_renamed(self.as_, [each.name for each in self.columns if each.name != TOMBSTONE]),
         )
 
@@ -254,6 +264,24 @@ class StreamSpec:
                 raise wrong("optional", name, unknown_name(name, names))
             if name == self.ordering:
                 raise wrong("optional", name, "the ordering column cannot be missing; take it out")
+
+    def _check_envelope(self) -> None:
+        if self.envelope is None:
+            return
+        if self.format != "json":
+            reason = f"only JSON has an envelope, and this is a stream of {self.format} files; drop it"
+            raise wrong("envelope", self.envelope, reason)
+        tombstone = next((column for column in self.columns if column.name == TOMBSTONE), None)
+        if tombstone is None:
+            reason = f'a change may be a delete; add {TOMBSTONE} = "boolean" to columns'
+            raise wrong("envelope", self.envelope, reason)
+        if tombstone.from_ is not None:
+            reason = "the envelope says what is deleted; drop from"
+            raise wrong(f"columns.{TOMBSTONE}.from", tombstone.from_, reason)
+        for column in self.columns:
+            if column.source.startswith("__") and not _OF_ENVELOPE.fullmatch(column.source):
+                reason = f"the envelope has no such field; use one of {', '.join(_NAMES_OF_ENVELOPE)}"
+                raise wrong(f"columns.{column.name}.from", column.source, reason)
 
     def _check_tombstone(self) -> None:
         for column in self.columns:
@@ -392,6 +420,9 @@ class Spec:
         if self.table.kind != "plain":
             return
         for stream in self.streams:
+            if stream.deletes == "row":
+                reason = "a delete in a plain table removes the whole row already; drop it"
+                raise wrong(f"streams.{stream.name}.deletes", stream.deletes, reason)
             for name, shown in stream.as_.items():
                 reason = "a plain table shows its columns under their own names; drop it from as"
                 raise wrong(f"streams.{stream.name}.as.{name}", shown, reason)

@@ -7,12 +7,14 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]  # there, if without a type
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from asynclock.spark.check.strict.envelope import Fields, NoChangeError, changed_row
 from asynclock.spark.check.strict.rows import MALFORMED, MOST_CHARACTERS, Bad, BadFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asynclock.spark.check.strict.rows import Layout, Row
+    from asynclock.spark.check.strict.envelope import Fields
+from asynclock.spark.check.strict.rows import Layout, Row
 
 _ORDER_MARK: Final = b"\xef\xbb\xbf"
 _DEEPEST: Final = 500
@@ -48,9 +50,12 @@ def rows(file: IO[bytes], layout: Layout) -> Iterator[Row]:
         _check_length(text)
         try:
             _check_depth(text)
-            found = list(objects(text))
+            found = list(_events(text, layout))
         except (ValueError, MalformedError) as error:
             yield Bad(number, f"it is not well-formed: {error}")
+            continue
+        except NoChangeError as error:
+            yield Bad(number, str(error))
             continue
         for fields in found:
             yield _row(number, fields, layout)
@@ -68,12 +73,30 @@ def record(value: bytes | None, number: int, layout: Layout) -> Row:
         text = (value or b"").decode()
         _check_length(text)
         _check_depth(text)
-        found = list(objects(text))
+        found = list(_events(text, layout))
     except (ValueError, MalformedError, BadFileError) as error:
         return Bad(number, f"it is not well-formed: {error}")
+    except NoChangeError as error:
+        return Bad(number, str(error))
     if len(found) != 1:
         return Bad(number, f"it has {len(found)} objects")
     return _row(number, found[0], layout)
+
+
+def _events(text: str, layout: Layout) -> Iterator[Fields]:
+    """The fields of each event in a text."""
+    found = objects(text)
+    if not layout.enveloped:
+        return found
+    return (changed_row(change, layout.sources.values(), _one_object) for change in found)
+
+
+def _one_object(text: str) -> Fields:
+    _check_depth(text)
+    found = list(objects(text))
+    if len(found) != 1:
+        raise MalformedError("it has several objects in a field")
+    return found[0]
 
 
 def _check_length(text: str) -> None:
@@ -91,7 +114,7 @@ def _check_depth(text: str) -> None:
             raise MalformedError(f"it is nested deeper than {_DEEPEST} levels")
 
 
-def _row(number: int, fields: dict[str, tuple[Any, str]], layout: Layout) -> Row:
+def _row(number: int, fields: Fields, layout: Layout) -> Row:
     for name in fields:
         if (column := layout.miswritten(name)) is not None:
             return Bad(number, f"its field {name!r} differs from {column!r} in case alone")
@@ -109,7 +132,7 @@ def _row(number: int, fields: dict[str, tuple[Any, str]], layout: Layout) -> Row
     return layout.good(number, texts)
 
 
-def objects(text: str) -> Iterator[dict[str, tuple[Any, str]]]:
+def objects(text: str) -> Iterator[Fields]:
     """The objects of a line; for each field its value and its text."""
     place = _skip(text, 0)
     while place < len(text):

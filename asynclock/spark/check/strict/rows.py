@@ -70,6 +70,7 @@ class Layout:
         partitions: The required columns that name folders.
         optional: The columns that a CSV or parquet file may lack.
         sources: The names in the file of columns with another name there.
+        enveloped: Whether the rows of JSON are in Debezium's envelope.
 
     Attributes:
         sources: The names in the file, by column.
@@ -82,8 +83,11 @@ class Layout:
         partitions: Sequence[str] = (),
         optional: Sequence[str] = (),
         sources: Mapping[str, str] = MappingProxyType({}),
+        *,
+        enveloped: bool = False,
     ) -> None:
         self.types = types
+        self.enveloped = enveloped
         self.sources = {name: sources.get(name, name) for name in types}
         self._wanted = frozenset(self.sources.values())
         self._optional = frozenset(optional)

@@ -54,7 +54,14 @@ def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]]
         owned = {column.name: column.type for column in stream.owned(spec.table)}
         optional, ordering = list(stream.optional), stream.ordering
         sources = stream.sources(spec.table)
-    return Layout(shared | owned, (*shared, ordering), spec.table.partition_by, optional, sources)
+    return Layout(
+        shared | owned,
+        (*shared, ordering),
+        spec.table.partition_by,
+        optional,
+        sources,
+        enveloped=stream.envelope is not None,
+    )
 
 
 def rows(path: Path, stream: StreamSpec, layout: Layout) -> Iterator[Row]:

@@ -10,7 +10,7 @@ import java.io.IOException;
 final class JsonRecords implements Records {
 
   private final Characters source;
-  private final JsonText json;
+  private final JsonObjects json;
   private final StringBuilder line = new StringBuilder();
   private String[] record;
   private String problem;
@@ -19,7 +19,7 @@ final class JsonRecords implements Records {
 
   JsonRecords(Characters source, Layout layout, UnnamedColumns unnamed) {
     this.source = source;
-    this.json = new JsonText("line", layout, unnamed);
+    this.json = JsonObjects.of("line", layout, unnamed);
   }
 
   @Override

@@ -15,7 +15,7 @@ import java.util.List;
 import java.util.Set;
 
 /** The JSON objects in one text, parsed to its end: it counts whole or not at all. */
-final class JsonText {
+final class JsonText implements JsonObjects {
 
   /** As many as the second reader, by which the table is validated, can follow. */
   private static final int DEEPEST = 500;
@@ -47,18 +47,19 @@ final class JsonText {
    * A parser of many texts.
    *
    * @param unit what a text is called where something is wrong with it
-   * @param layout has the wanted columns
+   * @param names the names of the wanted columns
+   * @param exact those of them that must match exactly, even if other fields differ in case alone
    * @param unnamed takes the names of other fields
    */
-  JsonText(String unit, Layout layout, UnnamedColumns unnamed) {
+  JsonText(String unit, List<String> names, Set<String> exact, UnnamedColumns unnamed) {
     this.unit = unit;
-    this.names = layout.sources;
-    this.exact = layout.exact();
+    this.names = names;
+    this.exact = exact;
     this.unnamed = unnamed;
   }
 
-  /** Parse a text; {@link #objects} are then in it, unless there is a {@link #problem}. */
-  void parse(String newText) {
+  @Override
+  public void parse(String newText) {
     text = newText;
     problem = null;
     objects.clear();
@@ -87,13 +88,13 @@ final class JsonText {
     }
   }
 
-  /** What is wrong with the text; null if it has objects only, or nothing. */
-  String problem() {
+  @Override
+  public String problem() {
     return problem;
   }
 
-  /** The objects that are left, each as the texts of the wanted columns; the caller takes them out. */
-  ArrayDeque<String[]> objects() {
+  @Override
+  public ArrayDeque<String[]> objects() {
     return objects;
   }
 

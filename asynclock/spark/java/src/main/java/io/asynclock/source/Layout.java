@@ -21,12 +21,21 @@ final class Layout implements Serializable {
   final List<String> sources;
   /** Those of the sources that a file may lack. */
   final Set<String> optional;
-  private final List<String> names;
+  /** The columns. */
+  final List<String> names;
+  /** Whether the rows of JSON are in Debezium's envelope. */
+  final boolean isEnveloped;
   private final List<Value.Type> types = new ArrayList<>();
   private final Set<String> required;
 
   Layout(
-      List<String> names, List<String> types, List<String> sources, List<String> required, List<String> optional) {
+      List<String> names,
+      List<String> types,
+      List<String> sources,
+      List<String> required,
+      List<String> optional,
+      boolean isEnveloped) {
+    this.isEnveloped = isEnveloped;
     this.names = new ArrayList<>(names);
     this.sources = new ArrayList<>(sources);
     this.optional = Set.copyOf(optional);

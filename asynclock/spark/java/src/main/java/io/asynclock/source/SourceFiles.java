@@ -46,6 +46,7 @@ public final class SourceFiles {
    * @param optional those that a CSV file may lack
    * @param files URL and modification time (in microseconds) of each file
    * @param dialect null for JSON
+   * @param isEnveloped whether the rows are in Debezium's envelope
    * @param unnamed takes the names of other columns that the files have
    */
   public static Dataset<Row> rows(
@@ -56,10 +57,11 @@ public final class SourceFiles {
       List<String> sources,
       List<String> required,
       List<String> optional,
+      boolean isEnveloped,
       UnnamedColumns unnamed) {
     SerializableConfiguration conf = configuration(files);
     Dialect csv = dialect == null ? null : new Dialect(dialect);
-    Layout layout = new Layout(names, types, sources, required, optional);
+    Layout layout = new Layout(names, types, sources, required, optional, isEnveloped);
     FlatMapFunction<Row, Row> read =
         file -> FileRows.of(file.getString(0), file.getLong(1), conf.value(), csv, layout, unnamed);
     return files.flatMap(read, Encoders.row(layout.schema(FileRows.PLACE)));

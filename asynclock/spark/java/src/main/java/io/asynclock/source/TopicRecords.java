@@ -21,13 +21,13 @@ public final class TopicRecords implements Record {
           .add("_asynclock_partition", DataTypes.IntegerType)
           .add("_asynclock_offset", DataTypes.LongType);
 
-  private final JsonText json;
+  private final JsonObjects json;
   private String[] record;
   private String problem;
   private String text;
 
   private TopicRecords(Layout layout, UnnamedColumns unnamed) {
-    this.json = new JsonText("record", layout, unnamed);
+    this.json = JsonObjects.of("record", layout, unnamed);
   }
 
   /**
@@ -35,6 +35,7 @@ public final class TopicRecords implements Record {
    *
    * @param records topic, partition, offset and value of each
    * @param sources the names of the columns in the records
+   * @param isEnveloped whether the rows are in Debezium's envelope
    * @param unnamed takes the names of other fields that the records have
    */
   public static Dataset<Row> rows(
@@ -43,8 +44,9 @@ public final class TopicRecords implements Record {
       List<String> types,
       List<String> sources,
       List<String> required,
+      boolean isEnveloped,
       UnnamedColumns unnamed) {
-    Layout layout = new Layout(names, types, sources, required, List.of());
+    Layout layout = new Layout(names, types, sources, required, List.of(), isEnveloped);
     MapPartitionsFunction<Row, Row> read = some -> new TopicRecords(layout, unnamed).rows(some, layout);
     return records.mapPartitions(read, Encoders.row(layout.schema(PLACE)));
   }
