@@ -20,6 +20,7 @@ from asynclock._cli.durations import duration
 from asynclock._cli.exit_codes import DONE, NO, UNAVAILABLE, exit_code
 from asynclock._cli.explain import explanation_lines
 from asynclock._cli.groups import CommandGroup
+from asynclock._cli.option_words import environment_names
 from asynclock._cli.output import print_json, tell
 from asynclock._cli.pipeline_reports import (
     print_batch,
@@ -31,6 +32,7 @@ from asynclock._cli.pipeline_reports import (
 from asynclock._cli.progress import StreamBars, busy
 from asynclock._cli.run_command import run_under
 from asynclock._cli.spark_log import with_spark_log
+from asynclock._codes import Code
 from asynclock.errors import AsyncLockError, ConfigError
 
 if TYPE_CHECKING:
@@ -60,6 +62,13 @@ _once = click.option("--once", is_flag=True, help="Process what is due now, then
 @click.group("pipeline", short_help="Splice streams of files into one wide Hudi table.", cls=CommandGroup)
 def pipeline_group() -> None:
     """Splice streams of files into one wide Hudi table. It needs the extra asynclock[spark]."""
+    if left := environment_names():
+        are = "is" if len(left) == 1 else "are"
+        tell(
+            f"warning: {', '.join(left)} {are} not used by pipelines: the options of their locks are in "
+            "[locks] of the spec",
+            Code.OPTIONS_LEFT_OUT,
+        )
 
 
 @pipeline_group.command("init", short_help="Draft a spec with one stream for each FOLDER.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from asynclock._cli.app import run_command
 from tests.cli.command import COMMAND, DEADLINE, locks
 from tests.unit.test_secrets import CANARY
 
@@ -127,3 +129,17 @@ def test_a_wrong_variable_is_refused_without_its_value(folder: Path, variable: s
     assert CANARY not in ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr
     assert locks(folder) == []
+
+
+def test_a_pipeline_names_the_options_of_the_environment_that_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The spec has the options of its locks; the results are as ever."""
+    monkeypatch.setenv("ASYNCLOCK_OPTION_REGION", "eu")
+
+    assert run_command(["pipeline", "schema"]) == 0
+
+    said = capsys.readouterr()
+    assert json.loads(said.out)["properties"]
+    assert said.err.startswith("asynclock: warning: ASYNCLOCK_OPTION_REGION is not used by pipelines: ")
+    assert said.err.endswith(" [AL-047]\n")
