@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from asynclock.spark.runs.lines import RunLog
 from tests.laboratory.soak.checks import States, Tokens, committed_once, doubled, lost, tokens_fall
-from tests.laboratory.soak.leaks import Sample, leaks, slopes, trend
+from tests.laboratory.soak.leaks import LONG_SECONDS, Sample, leaks, slopes, trend, watched
 from tests.laboratory.soak.paces import paces
+from tests.laboratory.soak.watch import of_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+PROGRAM: Final = """
+import sys
+kept = []
+for line in sys.stdin:
+    rows = bytes(1_000_000)
+    if sys.argv[1] == "leak":
+        kept.append(bytearray(rows))
+    print("committed", flush=True)
+"""
+"""Commits with each line of its input, and keeps a megabyte of the commit if it is told to."""
 FIRST = {"N1": (1, "a"), "N2": (1, "b")}
 SECOND = {"N1": (3, "c"), "N2": (1, "b"), "N3": (2, "d")}
 
@@ -163,6 +176,15 @@ def test_slopes_of_a_short_life_are_shown_and_not_judged() -> None:
     assert str(slope).startswith("writer-7: threads rise by 3")
 
 
+def test_what_was_watched_is_named() -> None:
+    """With its life and its measures, also where these are not judged."""
+    assert watched([*an_hour("timeline", 0.0), *rests(300, 320), *commits(lambda _: 1.0)]) == [
+        "stream orders on file, 58 min: judged: commit_seconds",
+        "table, 90 min: judged: timeline",
+        "writer-7, 3 min: shown, too short to judge: nothing, it was not looked at often enough",
+    ]
+
+
 def test_the_interval_of_a_slope_shrinks_to_it_without_noise() -> None:
     """And with noise the slope lies within."""
     exact = trend([(x, 2.0 * x + 1) for x in range(10)])
@@ -202,6 +224,30 @@ def test_a_driver_that_leaks_a_megabyte_a_commit_is_found() -> None:
     [found] = leaks(taken)
 
     assert found.startswith("writer-7: rss rise by 1.")
+
+
+@pytest.mark.parametrize("kept", ["leak", "nothing"])
+def test_a_real_process_that_leaks_a_megabyte_a_commit_is_found(kept: str) -> None:
+    """By its memory as the soak reads it, with a commit for twenty seconds; one that keeps nothing is not."""
+    command = [sys.executable, "-c", PROGRAM, kept]
+    taken = []
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(int(LONG_SECONDS) // 20 + 2):
+            process.stdin.write("batch\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "committed\n"
+            counts = of_group(process.pid)
+            taken.append(Sample(who="writer-7", seconds=20.0 * number, counts=counts, work=number))
+        process.stdin.close()
+
+    found = [one for one in leaks(taken) if "rss" in one]
+
+    assert len(found) == (kept == "leak"), found
+    assert watched(taken) == ["writer-7, 30 min: judged: threads, descriptors, rss"]
 
 
 def test_a_slowdown_is_found() -> None:

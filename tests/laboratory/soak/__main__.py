@@ -32,7 +32,7 @@ from tests.laboratory.servers import running
 from tests.laboratory.soak.act import ROLES, Act
 from tests.laboratory.soak.crew import Crew
 from tests.laboratory.soak.journal import Journal
-from tests.laboratory.soak.leaks import LONG_SECONDS, leaks, slopes
+from tests.laboratory.soak.leaks import LONG_SECONDS, leaks, slopes, watched
 from tests.laboratory.soak.paces import paces
 from tests.laboratory.soak.places import (
     lock_client,
@@ -95,9 +95,10 @@ def soak(
     Args:
         minutes: How long, with the start and the judgement.
         seed: Of the orders.
-        folder: Gets ``found.txt``, ``slopes.txt`` and a folder for each place: what its drivers recorded,
-            ``chaos.jsonl``, ``watch.jsonl``, and a report of each table; and ``spark.log`` of the session
-            that reads. Where anything is found also the logs of the drivers and the tables on the disk.
+        folder: Gets ``found.txt``, ``slopes.txt``, ``watched.txt`` and a folder for each place: what its
+            drivers recorded, ``chaos.jsonl``, ``watch.jsonl``, and a report of each table; and ``spark.log``
+            of the session that reads. Where anything is found also the logs of the drivers and the tables on
+            the disk.
         scratch: An empty folder for all else.
         places: Those of ``PLACES`` that have an act.
         say: Told of each step.
@@ -155,11 +156,15 @@ def soak(
     samples = [*watch.samples, *(one for place in places for one in paces(folder / place))]
     done.leaks = crew.leaks + leaks(samples)
     (folder / "slopes.txt").write_text("".join(f"{slope}\n" for slope in slopes(samples)))
-    watched = [slope for slope in slopes(samples) if slope.judged]
+    seen = watched(samples)
+    (folder / "watched.txt").write_text("".join(f"{line}\n" for line in seen))
+    judged = [line for line in seen if ": judged: " in line]
     say(
-        f"{len(watched)} slopes of at least {LONG_SECONDS / 60:.0f} minutes are judged: "
-        f"{', '.join(sorted({slope.name for slope in watched})) or 'none, the run is too short'}"
+        f"{len(judged)} of {len(seen)} lived for the {LONG_SECONDS / 60:.0f} minutes after which slopes are "
+        "judged; all are in watched.txt"
     )
+    for line in judged:
+        say(line)
     (folder / "found.txt").write_text("".join(f"{found}\n" for found in (*done.differences, *done.leaks)))
     if not done.ok:
         for log in scratch.glob("*.log"):

@@ -147,6 +147,20 @@ def slopes(samples: Iterable[Sample]) -> list[Slope]:
     return [slope for who, own in _by_who(samples) for slope in _slopes(who, own)]
 
 
+def watched(samples: Iterable[Sample]) -> list[str]:
+    """Return a line for each process and table: the measures whose slopes are judged, shown or not there."""
+    lines = []
+    for who, own in _by_who(samples):
+        found = list(_slopes(who, own))
+        names = ", ".join(slope.name for slope in found) or "nothing, it was not looked at often enough"
+        judged = found and found[0].judged
+        lived = (own[-1].seconds - own[0].seconds) / 60
+        lines.append(
+            f"{who}, {lived:.0f} min: {'judged' if judged else 'shown, too short to judge'}: {names}"
+        )
+    return lines
+
+
 def _by_who(samples: Iterable[Sample]) -> list[tuple[str, list[Sample]]]:
     found: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
