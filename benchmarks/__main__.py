@@ -1,7 +1,7 @@
 """``python -m benchmarks [--only NAME]``: runs every ``bench_*.py``, one file a question.
 
-Each has ``lines() -> Iterable[Line]``. Results go to ``benchmarks/results/NAME.json``, and from there to
-``docs/benchmarks/results.md``.
+Each has ``lines() -> Iterable[Line]``, and may have ``table()``, whose rows are printed after the lines.
+Results go to ``benchmarks/results/NAME.json``, and from there to ``docs/benchmarks/results.md``.
 """
 
 from __future__ import annotations
@@ -61,9 +61,13 @@ def run(name: str) -> list[Line]:
     gc.collect()
     gc.freeze()  # a collection during this benchmark does not go through what those before have left
     began = time.monotonic()
-    for line in import_module(f"benchmarks.bench_{name}").lines():
+    bench = import_module(f"benchmarks.bench_{name}")
+    for line in bench.lines():
         print(f"  {line}", flush=True)
         lines.append(line)
+    table = bench.table() if hasattr(bench, "table") else []
+    for row in page.rows(table):
+        print(row)
     record = {
         "name": name,
         "question": question(name),
@@ -71,6 +75,7 @@ def run(name: str) -> list[Line]:
         "commit": commit(),
         "seconds": round(time.monotonic() - began),
         "machine": machine.describe(),
+        "table": table,
         "lines": [
             {
                 "name": line.name,

@@ -1,175 +1,201 @@
-"""What would a lock take in the cloud, by the latencies that others measured there?"""
+"""What do acquire, hand-over and takeover take on each store, and what do they cost a day?"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 import statistics
+import tempfile
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import asynclock
 from asynclock import LeaseSettings
-from asynclock._cli.cost import cost_of
-from asynclock.testing._proxy import TapProxy
-from benchmarks.measure import Line
+from benchmarks import fleet, modelled
+from benchmarks.measure import SCRATCH, Line
 from tests.laboratory.servers import running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from asynclock import Lock, LockClient
-    from tests.laboratory.servers import Server
+PAIRS: Final = 100
+HAND_OVERS: Final = 5
+LANES: Final = 20
+"""Locks that are handed over at the same time."""
+LOCKS: Final = 500
+DEFAULT: Final = LeaseSettings()
+SOONER: Final = LeaseSettings(validity=235.0)
+"""A fifth sooner than the defaults: what that costs is a line of its own."""
+HERE: Final = {
+    "file": LeaseSettings(validity=20.0, max_clock_skew=0.0),
+    "MinIO": LeaseSettings(validity=20.0, max_clock_skew=1.0),
+}
+"""Of the takeovers of real processes: with the defaults they would take five minutes."""
 
-PAIRS = 12
-HAND_OFFS = 10
-LOCKS = 20
-WATCHED = 2.0
-"""Seconds for which the waiters have been looking before the holder goes silent."""
-SETTINGS = LeaseSettings(validity=20.0)
-_TAIL = 2.326
-"""How many standard deviations above the mean the 99th percentile of a normal distribution is."""
 
-
-@dataclass(frozen=True)
-class Cloud:
-    """A store as others measured it: conditional writes of one object, in a tight loop, in its region.
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Seconds of one store.
 
     Attributes:
-        server: The server that stands in for it.
-        median: Seconds of an answer.
-        tail: Their 99th percentile.
-        writes_every: Seconds between two writes of one object that it takes.
+        first: Of an acquisition by a client that does not know the lock: a read and a write.
+        again: Of one by the client that released the lock last: a write.
+        handed: From a release until a waiter in another process has the lock.
+        taken: From the death of a process until a waiter has the lock.
+        settings: Of these takeovers.
     """
 
-    server: str
-    median: float
-    tail: float
-    writes_every: float = 0.0
+    first: Sequence[float]
+    again: Sequence[float]
+    handed: Sequence[float]
+    taken: Sequence[float]
+    settings: LeaseSettings
+
+    def lines(self, name: str) -> Iterator[Line]:
+        """The lines of a store: medians with their quartiles, and each 99th percentile."""
+        for what, seconds in (
+            ("acquire, first time", self.first),
+            ("acquire, again", self.again),
+            ("hand-over", self.handed),
+            (f"takeover, validity {self.settings.validity:g} s", self.taken),
+        ):
+            yield Line(name=f"{name}: {what}", unit="s", samples=seconds)
+            yield Line(name=f"{name}: {what}, 99th percentile", unit="s", samples=[tail(seconds)])
+        lifetimes = [tail(self.taken) / self.settings.validity]
+        told = f"{name}: takeover, 99th percentile over the validity"
+        yield Line(name=told, unit="x", samples=lifetimes, target=1.0)
+
+    def row(self, name: str, day: modelled.Day | None) -> dict[str, str]:
+        """The row of a store in the table."""
+        return {
+            "store": name,
+            "acquire, first": _both(self.first),
+            "again": _both(self.again),
+            "hand-over": _both(self.handed),
+            "takeover": _both(self.taken),
+            "of the validity": _both([each / self.settings.validity for each in self.taken], unit="x"),
+            "requests a day": f"{day.writes:,.0f} + {day.reads:,.0f}" if day else "no charge",
+            "dollars a day": f"{day.writes_dollars:.3f} + {day.reads_dollars:.3f}" if day else "0",
+        }
 
 
-# https://cdouglas.github.io/posts/2026/01/conditional. Cloud Storage has the tail of Azure here: what was
-# measured there, seconds, comes from its limit of writes to one object.
-CLOUDS = {
-    "S3 Standard": Cloud("s3", 0.065, 0.112),
-    "S3 Express": Cloud("s3", 0.0145, 0.0177),
-    "Azure": Cloud("azure", 0.095, 0.231),
-    "Cloud Storage": Cloud("gcs", 0.173, 0.173 * 231 / 95, writes_every=1.0),
-}
+_TABLE: Final[list[dict[str, str]]] = []
 
 
 def lines() -> Iterator[Line]:
-    """Each store is a server of this machine behind a proxy that draws the delay of every answer.
-
-    All stores at once: they wait for those delays nearly all of the time.
-    """
-    logging.getLogger("asynclock").setLevel(logging.CRITICAL)  # what is cut off would complain
-    with ThreadPoolExecutor(len(CLOUDS)) as pool:
-        for found in pool.map(of_one_store, CLOUDS):
-            yield from found
-
-
-def of_one_store(name: str) -> list[Line]:
-    """Start what stands in for it, and measure."""
-    with running(CLOUDS[name].server) as server:
-        return asyncio.run(measured(name, CLOUDS[name], server))
-
-
-async def measured(name: str, cloud: Cloud, server: Server) -> list[Line]:
-    """All that is asked of one store."""
-    rng = random.Random(1)
-    spread = math.log(cloud.tail / cloud.median) / _TAIL
-
-    def delay() -> float:
-        return rng.lognormvariate(math.log(cloud.median), spread)
-
-    async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(TapProxy(server.endpoint, delay=delay))
-        own = {"min_write_interval": cloud.writes_every} if cloud.writes_every else {}
-        options = server.through(proxy.url) | own
-        url = f"{server.url}/clouds-{uuid.uuid4()}"
-        one, other = [
-            await stack.enter_async_context(asynclock.connect(url, settings=SETTINGS, **options))
-            for _ in range(2)
-        ]
-        acquires, releases = await pairs(one.lock("pair"))
-        before = len(proxy.journal)
-        waits = await hand_offs(one.lock("handed"), other.lock("handed"))
-        asked = (len(proxy.journal) - before) / HAND_OFFS
-        taken = await takeovers(stack, server, url, own, other)
-    theory = SETTINGS.takeover_bound(1.0)
-    day = cost_of(server.url.partition(":")[0], SETTINGS)
-    found = [
-        Line(name=f"{name}: acquire", unit="ms", samples=[1000 * each for each in acquires]),
-        Line(name=f"{name}: release", unit="ms", samples=[1000 * each for each in releases]),
-        Line(name=f"{name}: hand-off to a client that waits", unit="s", samples=waits),
-        Line(name=f"{name}: requests a hand-off", unit="requests", samples=[asked]),
-        Line(name=f"{name}: takeover, validity {SETTINGS.validity:g} s", unit="s", samples=taken),
-        Line(name=f"{name}: longest takeover over the bound of {theory:g} s", unit="x",
-             samples=[max(taken) / theory], target=1.0),
-        Line(name=f"{name}: writes a day of a lock that is held", unit="requests", samples=[day.writes]),
-        Line(name=f"{name}: their price", unit="dollars a day", samples=[day.dollars]),
-    ]  # fmt: skip
-    for what, samples in (("acquire", acquires), ("hand-off", waits)):
-        tail = statistics.quantiles(samples, n=100, method="inclusive")[98]
-        found.append(Line(name=f"{name}: {what}, 99th percentile", unit="s", samples=[tail]))
-    return found
+    """Clouds in virtual time, and what is here: a disk, and an S3 server of this machine."""
+    logging.getLogger("asynclock").setLevel(logging.CRITICAL)  # those that are killed would complain
+    _TABLE.clear()
+    for name, cloud in modelled.CLOUDS.items():
+        first, again = modelled.acquisitions(cloud)
+        found = Found(
+            first=first,
+            again=again,
+            handed=modelled.hand_overs(cloud, DEFAULT),
+            taken=modelled.takeovers(cloud, DEFAULT),
+            settings=DEFAULT,
+        )
+        day = modelled.day(cloud, DEFAULT)
+        _TABLE.append(found.row(name, day))
+        yield from found.lines(name)
+        yield from _of_a_day(name, day)
+    yield from sooner()
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+        yield from here("file", f"file://{folder}", {"fsync": False})
+    with running("s3") as server:
+        yield from here("MinIO", f"{server.url}/clouds-{uuid.uuid4()}", server.options)
 
 
-async def pairs(lock: Lock) -> tuple[list[float], list[float]]:
-    """Seconds of each acquire and of each release, the first left out: it creates the object."""
-    acquires, releases = [], []
-    for _ in range(PAIRS + 1):
-        began = time.perf_counter()
-        lease = await lock.acquire()
-        held = time.perf_counter()
-        await lease.release()
-        acquires.append(held - began)
-        releases.append(time.perf_counter() - held)
-    return acquires[1:], releases[1:]
+def table() -> list[dict[str, str]]:
+    """The same as a table, each pair the median and the 99th percentile."""
+    return _TABLE
 
 
-async def hand_offs(one: Lock, other: Lock) -> list[float]:
-    """Seconds from the call of a release until a waiter of the other client, in turns, has the lock."""
+def sooner() -> Iterator[Line]:
+    """What a takeover within 0.8 of the default validity takes, and its price."""
+    cloud = modelled.CLOUDS["S3 Standard"]
+    taken = modelled.takeovers(cloud, SOONER)
+    day, usual = modelled.day(cloud, SOONER), modelled.day(cloud, DEFAULT)
+    told = f"S3 Standard, validity {SOONER.validity:g} s: takeover, 99th percentile over the default validity"
+    yield Line(name=told, unit="x", samples=[tail(taken) / DEFAULT.validity], target=0.8)
+    told = f"S3 Standard, validity {SOONER.validity:g} s: writes a day over those of the defaults"
+    yield Line(name=told, unit="x", samples=[day.writes / usual.writes])
+    yield from _of_a_day(f"S3 Standard, validity {SOONER.validity:g} s", day)
+
+
+def here(name: str, url: str, options: dict[str, Any]) -> Iterator[Line]:
+    """The lines of a store of this machine."""
+    first, again = asyncio.run(pairs(url, options))
+    found = Found(
+        first=first,
+        again=again,
+        handed=asyncio.run(hand_overs(url, options)),
+        taken=asyncio.run(fleet.taken_over(f"{url}/fleet", options, HERE[name], LOCKS)),
+        settings=HERE[name],
+    )
+    _TABLE.append(found.row(name, None))
+    yield from found.lines(name)
+
+
+async def pairs(url: str, options: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Seconds of acquisitions by a client that does not know the lock, and of its next ones."""
+    first, again = [], []
+    async with (
+        asynclock.connect(url, **options) as before,
+        asynclock.connect(url, **options) as client,
+    ):
+        for number in range(PAIRS):
+            await (await before.lock(f"pair-{number}").acquire()).release()
+            for seconds in (first, again):
+                began = time.perf_counter()
+                lease = await client.lock(f"pair-{number}").acquire()
+                seconds.append(time.perf_counter() - began)
+                await lease.release()
+    return first, again
+
+
+async def hand_overs(url: str, options: Mapping[str, Any]) -> list[float]:
+    """Seconds from the call of a release until a waiter of another client has the lock."""
     waits = []
-    lease = await one.acquire()
-    for _ in range(HAND_OFFS):
-        one, other = other, one
-        waiting = asyncio.create_task(one.acquire())
-        await asyncio.sleep(SETTINGS.poll_interval * 2)  # it has begun to look
-        began = time.perf_counter()
-        await lease.release()
-        lease = await waiting
-        waits.append(time.perf_counter() - began)
-    await lease.release()
+    rng = random.Random(1)
+    async with asynclock.connect(url, **options) as one, asynclock.connect(url, **options) as other:
+
+        async def lane(number: int) -> None:
+            name = f"handed-{number}"
+            lease = await one.lock(name).acquire()
+            for turn in range(HAND_OVERS):
+                waiting = asyncio.create_task((other, one)[turn % 2].lock(name).acquire())
+                await asyncio.sleep(rng.uniform(0.5, 1.5))
+                began = time.perf_counter()
+                await lease.release()
+                lease = await waiting
+                waits.append(time.perf_counter() - began)
+            await lease.release()
+
+        await asyncio.gather(*(lane(number) for number in range(LANES)))
     return waits
 
 
-async def takeovers(
-    stack: AsyncExitStack, server: Server, url: str, own: dict[str, float], waiter: LockClient
-) -> list[float]:
-    """Seconds from the silence of a holder until a waiter has its locks: its way to the store is cut."""
-    proxy = TapProxy(server.endpoint)
-    await proxy.__aenter__()
-    holder = asynclock.connect(url, settings=SETTINGS, **server.through(proxy.url) | own)
-    stack.push_async_callback(holder.aclose)
-    held = [await holder.lock(f"dead-{number}").acquire() for number in range(LOCKS)]
+def tail(seconds: Sequence[float]) -> float:
+    """The 99th percentile."""
+    return statistics.quantiles(seconds, n=100, method="inclusive")[98]
 
-    async def taken(number: int) -> float:
-        lease = await waiter.lock(f"dead-{number}").acquire()
-        at = time.perf_counter()
-        await lease.release()
-        return at
 
-    waiting = [asyncio.create_task(taken(number)) for number in range(LOCKS)]
-    await asyncio.sleep(WATCHED)
-    assert all(lease.held for lease in held)
-    await proxy.__aexit__(None, None, None)
-    silent = time.perf_counter()
-    return [at - silent for at in await asyncio.gather(*waiting)]
+def _of_a_day(name: str, day: modelled.Day) -> Iterator[Line]:
+    yield Line(name=f"{name}: writes a day of a lock that is held", unit="requests", samples=[day.writes])
+    yield Line(name=f"{name}: their price", unit="dollars a day", samples=[day.writes_dollars])
+    yield Line(name=f"{name}: reads a day of a process that waits", unit="requests", samples=[day.reads])
+    yield Line(name=f"{name}: their price", unit="dollars a day", samples=[day.reads_dollars])
+
+
+def _both(numbers: Sequence[float], unit: str = "s") -> str:
+    """The median and the 99th percentile."""
+    middle, last = statistics.median(numbers), tail(numbers)
+    if unit == "x":
+        return f"{middle:.3f} / {last:.3f}"
+    if last < 1:
+        return f"{1000 * middle:.3g} / {1000 * last:.3g} ms"
+    return f"{middle:.4g} / {last:.4g} s"

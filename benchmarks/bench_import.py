@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ROUNDS = 21
-FIRST_ROUNDS = 15
+FIRST_ROUNDS = 9
 IMPORT_TARGET = 1.3
 FIRST_TARGET = 1.2
 BLOCKED = 50.0

@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "benchmarks" / "results.md"
 _HEAD: Final = """\
@@ -30,9 +30,11 @@ _WIDE: Final = 50
 
 
 def write(folder: Path) -> None:
-    """Write page and plots from the JSON files of a folder."""
+    """Write page and plots from the JSON files of a folder, except those of benchmarks that are gone."""
     PAGE.parent.mkdir(exist_ok=True)
-    records = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
+    known = {file.stem.removeprefix("bench_") for file in Path(__file__).parent.glob("bench_*.py")}
+    files = [file for file in sorted(folder.glob("*.json")) if file.stem in known]
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     machines = [machine for machine, _ in groupby(sorted((record["machine"] for record in records), key=str))]
     parts = [_HEAD, *("\n".join(_facts(number, machine)) for number, machine in enumerate(machines, 1))]
     for record in records:
@@ -55,6 +57,9 @@ def _section(record: dict[str, Any], picture: str, machine: int) -> Iterator[str
         f"`make bench ONLY={record['name']}`, {record['seconds']} s on {record['day']}, machine {machine}, "
         f"commit {record['commit']}.\n"
     )
+    if table := record.get("table"):
+        yield from rows(table)
+        yield ""
     yield f"![Medians and middle halves of the lines below]({picture})\n"
     yield "| | median | middle half | rounds | target |"
     yield "|---|---|---|---|---|"
@@ -66,6 +71,15 @@ def _section(record: dict[str, Any], picture: str, machine: int) -> Iterator[str
             f"| {len(line['samples'])} | {target} |"
         )
     yield ""
+
+
+def rows(table: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """The lines of a table, of which each row has the same names."""
+    for number, row in enumerate(table):
+        if not number:
+            yield f"| {' | '.join(row)} |"
+            yield f"|{'---|' * len(row)}"
+        yield f"| {' | '.join(row.values())} |"
 
 
 def _verdict(line: dict[str, Any]) -> str:

@@ -49,9 +49,10 @@ _GCS: Final = _Price(
 )
 _AZURE: Final = _Price(
     "Azure Blob Storage",
-    5.0,
-    0.4,
-    "assumed to be those of S3, not looked up; zone and geo redundancy cost more",
+    5.5,
+    0.44,
+    "hot tier, the sample prices of Microsoft's page on estimating the cost of Blob Storage; zone and geo "
+    "redundancy cost more",
 )
 _FREE: Final = _Price("nobody", 0.0, 0.0, "the store is this machine")
 PRICES: Final = {
