@@ -63,6 +63,10 @@ ANNOUNCE: Final = f"{_REGISTER}.announce"
 AT_WORK: Final = f"{_REGISTER}.at_work"
 ENTER: Final = f"{_REGISTER}._enter"
 RESERVED: Final = f"{_REGISTER}.reserved"
+_PASSAGE: Final = f"{_SPARK}work.passage:Passage"
+PARK: Final = f"{_PASSAGE}._park"
+PASSED: Final = f"{_PASSAGE}.passed"
+UNPARK: Final = f"{_PASSAGE}._unpark"
 _RESERVATION: Final = f"{_SPARK}work.reservation:Reservation"
 IN_FLIGHT: Final = f"{_RESERVATION}.in_flight"
 WORKING_NOW: Final = f"{_RESERVATION}._working"
@@ -525,8 +529,36 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a refused write counts as a name in the register",
-        (Change(ENTER, "failure = error", "return"),),
+        (
+            Change(
+                ENTER,
+                "$names, $version = await self._stored()\nif $version == $refused:\n    raise",
+                "return",
+            ),
+        ),
         _REGISTER_TESTS + "test_names_that_come_at_once_are_all_entered",
+    ),
+    PipelineMutant(
+        "a worker goes on while it may still be counted as parked",
+        (Change(PARK, "await self._unpark($wait)", "self._may_look_parked = False"),),
+        _REGISTER_TESTS + "test_nobody_works_in_a_reservation_whatever_a_listing_shows",
+    ),
+    PipelineMutant(
+        "a worker forgets that an earlier wait has parked it",
+        (Change(PASSED, "if self._may_look_parked:\n    await self._unpark($wait)", "pass"),),
+        "tests/unit/test_passage.py::test_a_worker_that_gave_up_is_not_parked_in_its_next_wait",
+    ),
+    PipelineMutant(
+        "a worker frees its second lease where a late write can bring it back",
+        (
+            Change(
+                UNPARK,
+                "lease = await $wait.answer(lambda: lock.acquire(timeout=$wait.left()))",
+                'while (await lock.status()).state == "held":\n    await $wait.pause()\n'
+                "self._may_look_parked = False\nreturn",
+            ),
+        ),
+        "tests/unit/test_passage.py::test_a_worker_goes_on_only_when_no_job_counts_it_as_parked",
     ),
     PipelineMutant(
         "a reservation looks only at what is listed",
@@ -535,7 +567,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a reservation looks at leases alone",
-        (Change(IN_FLIGHT, "self._working() or $alive", "self._working()"),),
+        (Change(IN_FLIGHT, "self._working(check, until) or $alive", "self._working(check, until)"),),
         _TESTS + "test_reservation.py::test_a_reservation_waits_for_a_write_without_a_lease_too",
     ),
     # Columns.

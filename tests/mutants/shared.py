@@ -126,8 +126,8 @@ SHARED_MUTANTS: Final = (
     Mutant(
         "take the own readers for free",
         LEAVE_OUT,
-        "$asked = [$part for $part in $readers if not $part.busy]",
-        "$asked = $readers[:] = [$part for $part in $readers if not $part.busy]",
+        "$asked = [$part for $part in $readers if own or not $part.busy]",
+        "$asked = $readers[:] = [$part for $part in $readers if own or not $part.busy]",
         Invariant.BESIDE,
         "rwlock",
     ),

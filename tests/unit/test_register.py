@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
+from functools import partial
 from random import Random
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock import BackendError, LeaseSettings, RecordCorruptError
+from asynclock import BackendError, LeaseLostError, LeaseSettings, RecordCorruptError
 from asynclock.backend import MAX_BODY
 from asynclock.errors import ConfigError
-from asynclock.spark.work.register import PARKED, REGISTER, RESERVATION_LOCK, Register
+from asynclock.spark.work.passage import Passage
+from asynclock.spark.work.register import REGISTER, RESERVATION_LOCK, Register
 from asynclock.testing import Fault, VirtualWorld
 from asynclock.testing._store import StoreProfile
 from tests.unit.kit import ALWAYS, World, faulty, in_virtual_time
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from asynclock import Lease, LockClient
     from asynclock.backend import Entry
     from asynclock.testing._virtual import Process
+    from asynclock.testing._world import FaultyClient
 
 SETTINGS = LeaseSettings(validity=1.0, max_clock_skew=0.1, poll_interval=0.05)
 QUICK = StoreProfile(latency=(0.002, 0.01), slow=0.0)
@@ -66,39 +71,31 @@ class Play:
             await asyncio.sleep(self._rng.uniform(0.1, 8.0))
             process.kill()
 
-    def _client(self, process: Process, holder: str | None = None) -> LockClient:
+    def _client(self, process: Process, holder: str | None = None) -> FaultyClient:
         client = self._world.client(process)
         client.backend.storm({Fault.REPLY_LOST: 0.02, Fault.LATE: 0.02, Fault.REQUEST_LOST: 0.02})
         blind(client, self._entries)
         client._core._objects.issuer.holder = holder or process.name
         return client
 
+    def _parking(self, process: Process, holder: str) -> LockClient:
+        """Return a client whose writes mostly fail: what it leaves behind must count for nothing."""
+        client = self._client(process, holder)
+        client.backend.storm({Fault.UNAVAILABLE: 0.3, Fault.LATE: 0.2, Fault.REPLY_LOST: 0.1})
+        return client
+
     async def _work(self, process: Process, who: str) -> None:
         client = self._client(process)
-        register = Register(client._core)
         while True:
             name = f"stream/{who}-{self._rng.randrange(5)}"
-            async with await client.lock(name).acquire() as lease:
-                try:
-                    reserved = await register.announce(name)
-                    while reserved is not None:
-                        await self._park(process, lease, register)
-                        reserved = await register.reserved()
-                except BackendError:
-                    continue
-                if not lease.held:
-                    continue
-                self._working.append(lease)
-                self._check(lease, self._alone, "worked")
-                await asyncio.sleep(self._rng.uniform(0.0, 0.5))
+            with suppress(LeaseLostError):
+                async with await client.lock(name).acquire() as lease:
+                    passage = Passage(client, lease, partial(self._parking, process), who)
+                    self.met["parked"] += await passage.passed(Event()) > 0
+                    self._working.append(lease)
+                    self._check(lease, self._alone, "worked")
+                    await asyncio.sleep(self._rng.uniform(0.0, 0.5))
             await asyncio.sleep(self._rng.uniform(0.0, 0.1))
-
-    async def _park(self, process: Process, lease: Lease, register: Register) -> None:
-        self.met["parked"] += 1
-        client = self._client(process, lease.owner)
-        async with client, client.lock(PARKED + lease.name).hold():
-            while await register.reserved() is not None:  # noqa: ASYNC110  a look is what finds it out
-                await asyncio.sleep(SETTINGS.poll_interval or 0.0)
 
     async def _reserve(self, process: Process, _: str) -> None:
         client = self._client(process)
@@ -223,18 +220,25 @@ async def test_names_that_come_at_once_are_all_entered(world: World) -> None:
     """Each is written over the others' or after them, with answers lost and writes late."""
     names = [f"stream/{number}" for number in range(8)]
     clients = [world.client() for _ in names]
-    for client in clients:
-        faulty(client).inject(Fault.REPLY_LOST, operation="put_if_match", nth=2)
-        faulty(client).storm({Fault.LATE: 0.3, Fault.CONFLICT: 0.3})
-    await asyncio.gather(
-        *(Register(client._core).announce(name) for client, name in zip(clients, names, strict=True))
-    )
+
+    async def pass_through(client: LockClient, name: str) -> None:
+        async with client.lock(name).hold() as lease:
+            faulty(client).inject(Fault.REPLY_LOST, operation="put_if_match", nth=2)
+            faulty(client).storm({Fault.LATE: 0.3, Fault.CONFLICT: 0.3})
+            await Passage(client, lease, nobody_parks, name).passed(Event())
+
+    await asyncio.gather(*map(pass_through, clients, names))
     for client in clients:
         faulty(client).calm()
         await client.aclose()
     body = world.store.body(REGISTER)
     assert body is not None
     assert all(f'"{name}"'.encode() in body for name in names)
+
+
+def nobody_parks(_: str) -> LockClient:
+    """No second lease is taken."""
+    raise AssertionError
 
 
 @in_virtual_time

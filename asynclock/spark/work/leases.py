@@ -1,9 +1,10 @@
-"""Wait for a lease that another process may keep for hours."""
+"""Wait for a lease, or for an answer of its store, which may take hours."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+import math
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from asynclock import sync
 from asynclock._core.portal import run_on
@@ -11,8 +12,42 @@ from asynclock.errors import AcquireTimeoutError
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable, Coroutine
 
-_STEP_SECONDS: Final = 0.5
+T = TypeVar("T")
+STEP_SECONDS: Final = 0.5
+"""How often a wait looks whether it has to end."""
+
+
+class StoppedError(Exception):
+    """A wait was stopped; never the user's."""
+
+
+async def heeding(
+    call: Coroutine[object, object, T], check: Callable[[], object], *, until: float = math.inf
+) -> T:
+    """Return the result of ``call``, which is cancelled as soon as ``check`` raises.
+
+    Args:
+        call: What may take long.
+        check: Raises what is to end the wait; called twice a second.
+        until: Loop time at which the wait ends.
+
+    Raises:
+        TimeoutError: There was no result by then.
+    """
+    loop, running = asyncio.get_running_loop(), asyncio.ensure_future(call)
+    try:
+        while not (await asyncio.wait([running], timeout=min(STEP_SECONDS, until - loop.time())))[0]:
+            check()
+            if loop.time() >= until:
+                raise TimeoutError
+        return running.result()
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # read, so that the loop does not report it
 
 
 def acquire_until(
@@ -36,22 +71,17 @@ def acquire_until(
     """
     engine = lock._core
 
+    def check() -> None:
+        if own is not None:
+            own.check()
+        if stop is not None and stop.is_set():
+            raise AcquireTimeoutError(key=lock.key, timeout=0.0)
+
     async def acquire() -> sync.Lease:
-        acquiring = asyncio.ensure_future(
-            run_on(engine.home(), lambda: engine.acquire(timeout=timeout), undo=engine.finish)
-        )
-        try:
-            while not (await asyncio.wait([acquiring], timeout=_STEP_SECONDS))[0]:
-                if own is not None:
-                    own.check()
-                if stop is not None and stop.is_set():
-                    raise AcquireTimeoutError(key=lock.key, timeout=0.0)
-            held = acquiring.result()
-            assert held is not None  # noqa: S101  only one try gives None
-            return sync.Lease(held, engine)
-        finally:
-            acquiring.cancel()
-            await asyncio.wait([acquiring])
+        start = run_on(engine.home(), lambda: engine.acquire(timeout=timeout), undo=engine.finish)
+        held = await heeding(start, check)
+        assert held is not None  # noqa: S101  only one try gives None
+        return sync.Lease(held, engine)
 
     if own is not None:
         own.check()

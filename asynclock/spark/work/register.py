@@ -8,27 +8,28 @@ docs/concepts/reservation.md has the argument.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from asynclock._core.names import is_name
+from asynclock._core.names import SUFFIX, is_name
+from asynclock._core.narration import held_by
 from asynclock.backend import MAX_BODY, Absent
-from asynclock.errors import BackendError, ConfigError, RecordCorruptError
+from asynclock.errors import ConfigError, PreconditionFailedError, RecordCorruptError
 
 if TYPE_CHECKING:
     from asynclock._core.client import Core
     from asynclock._core.status import LockStatus
 
 RESERVATION_LOCK: Final = "reservation/table"
+RESERVATION_KEY: Final = f"{RESERVATION_LOCK}{SUFFIX}"
 REGISTER: Final = "reservation/register"
 """Key of the object with the names; no lock's, so ``prune`` leaves it alone."""
 WORK: Final = ("stream/", "service/", "delete/")
 """Prefixes of the locks under which work on the table runs."""
 PARKED: Final = "parked/"
 """Prefix of the second lock of a worker that waits."""
-_ROUNDS: Final = 100
-_PAUSE: Final = 0.1
 
 
 class Register:
@@ -56,10 +57,12 @@ class Register:
     async def announce(self, name: str) -> LockStatus | None:
         """Enter the name of a lock that the caller holds, then look: return what ``reserved`` does.
 
-        This is one read more, and the first time one write.
+        This is one read more, and the first time one write; each name that comes at the same time costs a
+        read and a write more.
 
         Raises:
-            BackendError: The store did not answer. The name may have been written, which is harmless.
+            BackendError: The store did not answer, or refused a write over what it shows. The name may have
+                been written, which is harmless.
             RecordCorruptError: The object is not a register; nothing was written.
             ConfigError: It has no room for another name; nothing was written.
         """
@@ -67,24 +70,19 @@ class Register:
         return await self.reserved()  # not before the name is known to be in the register
 
     async def _enter(self, name: str) -> None:
-        failure: BackendError | None = None
-        for _ in range(_ROUNDS):
-            names, version = await self._stored()
-            if name in names:
-                return
+        names, version = await self._stored()
+        while name not in names:
             try:
                 await self._objects.put(REGISTER, _body(names | {name}), version)
-            except BackendError as error:
+            except PreconditionFailedError:
                 # Another name may have come first, and ours may have landed: only a read tells. A late write
                 # can overwrite nothing: names are never taken out, so no version comes twice.
-                if not error.transient:
+                refused = version
+                names, version = await self._stored()
+                if version == refused:
                     raise
-                failure = error
-                await self._objects.in_flight.pause(self._objects.jittered(_PAUSE))
             else:
                 return
-        assert failure is not None  # noqa: S101  each round without one returns
-        raise failure
 
     async def at_work(self) -> dict[str, LockStatus]:
         """Return the locks of all workers who may be at work: held and not parked, or expired.
@@ -134,3 +132,14 @@ def _body(names: frozenset[str]) -> bytes:
         reason = f"has no room for another name after {len(names) - 1}; nothing was written"
         raise ConfigError(setting=REGISTER, value=len(names), reason=reason)
     return body
+
+
+def said_of(status: LockStatus) -> str:
+    """Return a phrase that says who holds a lock, since when, and for how long at most."""
+    return held_by(
+        holder=status.holder,
+        owner=status.owner,
+        token=status.fencing_token,
+        remaining=status.remaining,
+        now=time.time(),
+    )

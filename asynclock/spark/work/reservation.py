@@ -12,36 +12,41 @@ only looks. docs/concepts/reservation.md says why this is safe, also for workers
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from asynclock._core.names import SUFFIX
-from asynclock._core.narration import held_by, span
-from asynclock._core.portal import block_on
+from asynclock._core.portal import block_on, run_on
 from asynclock._core.sparing import Pace
-from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
+from asynclock.client import client_over
+from asynclock.errors import BackendError, ConfigError
 from asynclock.events import logger
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.options import SILENCE_MS
 from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.table import Table
-from asynclock.spark.work.register import PARKED, RESERVATION_LOCK, Register
+from asynclock.spark.work.leases import StoppedError, heeding
+from asynclock.spark.work.passage import Passage
+from asynclock.spark.work.register import REGISTER, RESERVATION_LOCK, Register, said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from pyspark.sql import SparkSession
 
     from asynclock import sync
+    from asynclock._core.handles import LeaseHandle
     from asynclock._core.status import LockStatus
-    from asynclock.lease import Lease
+    from asynclock.client import LockClient
     from asynclock.spark.spec.model import Spec
 
 _STEP_SECONDS: Final = 0.5
+_LEAST_SECONDS: Final = 1.0
+"""Least time for the answers of the store: a shorter one would say nothing of it."""
 
 
 class _Reserving(threading.local):
@@ -52,16 +57,6 @@ class _Reserving(threading.local):
 
 
 _reserving = _Reserving()
-
-
-def _held(status: LockStatus) -> str:
-    return held_by(
-        holder=status.holder,
-        owner=status.owner,
-        token=status.fencing_token,
-        remaining=status.remaining,
-        now=time.time(),
-    )
 
 
 class Gate:
@@ -75,89 +70,30 @@ class Gate:
     """
 
     def __init__(self, spec: Spec, client: sync.LockClient, lease: sync.Lease, worker: str) -> None:
-        self._spec = spec
-        self._lease = lease
-        self._worker = worker
-        self._core = client._core
-        self._register = Register(client._core)
-        self._announced = False
-        self._pace = Pace()
-        self._timeout: float | None = None
-        self._until = math.inf
+        locks = spec.locks
+
+        def parking(holder: str) -> LockClient:
+            return client_over(locks.connect(holder=holder)._core)
+
+        self._path = spec.table.path
+        self._home = client._core.home
+        self._passage = Passage(client_over(client._core), lease, parking, worker)
 
     def reserved(self) -> LockStatus | None:
         """Return the holder of the reservation, or None. Costs one read of the store."""
-        return block_on(self._core.home(), self._register.reserved)
+        return block_on(self._home(), self._passage.reserved)
 
     def wait(self, stop: threading.Event | None = None, *, timeout: float | None = None) -> float:
-        """Wait until the table is not reserved, or ``stop`` is set; return the seconds that this took.
-
-        The first call also announces the name of the lease: one read of the store, and one write if the name
-        is new.
-
-        Args:
-            stop: Ends the wait.
-            timeout: Longest wait, in seconds; None: no limit.
+        """As of ``Passage.passed``.
 
         Raises:
-            AcquireTimeoutError: The table was reserved for too long.
-            LeaseLostError: The lease of the work was lost meanwhile.
-            ConfigError: This thread has reserved the table itself and would wait forever.
+            ConfigError: This thread has reserved the table itself and would wait forever; and as of
+                ``Passage.passed``.
         """
-        if self._spec.table.path in _reserving.tables:
+        if self._path in _reserving.tables:
             reason = "this thread has reserved the table, so its write would wait forever; write afterwards"
-            raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
-        stop = stop or threading.Event()
-        started = time.monotonic()
-        look = self.reserved if self._announced else self._announce
-        if look() is None:
-            return 0.0
-        self._pace, self._timeout = Pace(), timeout
-        self._until = math.inf if timeout is None else started + timeout
-        while self._may_be_reserved() and not stop.is_set():
-            self._park(stop)
-            # The worker is no longer parked, which announces it again; so look once more.
-        waited = time.monotonic() - started
-        logger.info("%s goes on after %s: the table is not reserved any more", self._worker, span(waited))
-        return waited
-
-    def _announce(self) -> LockStatus | None:
-        status = block_on(self._core.home(), lambda: self._register.announce(self._lease.name))
-        self._announced = True
-        return status
-
-    def _may_be_reserved(self) -> bool:
-        """Return whether the table is reserved, or the store does not answer; the lease ends that wait."""
-        self._lease.check()
-        now, status = time.monotonic(), None
-        try:
-            if (status := self.reserved()) is None:
-                return False
-        except BackendError as error:
-            if self._pace.is_due(now):
-                logger.warning("%s waits: %s", self._worker, error)
-        if status is not None and self._pace.is_due(now):
-            logger.info("%s waits: the table is reserved, %s", self._worker, _held(status))
-        if now >= self._until:
-            raise AcquireTimeoutError(
-                key=f"{RESERVATION_LOCK}{SUFFIX}", timeout=self._timeout or 0.0, status=status
-            )
-        return True
-
-    def _park(self, stop: threading.Event) -> None:
-        """Hold the second lease until the table is not reserved, or ``stop`` is set."""
-        locks = self._spec.locks
-        parked: sync.Lease | None = None
-        # The holder names the parked lease, so the leftover of a dead worker does not count for its
-        # successor.
-        with locks.connect(holder=self._lease.owner) as client:
-            lock = client.lock(PARKED + self._lease.name)
-            while self._may_be_reserved() and not stop.is_set():
-                if parked is None or not parked.held:
-                    with contextlib.suppress(BackendError):
-                        parked = lock.try_acquire()
-                stop.wait(locks.settings.poll_interval)
-        # Closing the client has released the lease.
+            raise ConfigError(setting="path", value=self._path, reason=reason)
+        return asyncio.run(self._passage.passed(stop or threading.Event(), timeout=timeout))
 
 
 @contextlib.contextmanager
@@ -242,7 +178,7 @@ class Reservation:
 
     def await_quiet(
         self,
-        lease: Lease | sync.Lease,
+        lease: LeaseHandle,
         *,
         deadline: float | None = None,
         timeout: float | None = None,
@@ -262,8 +198,11 @@ class Reservation:
         """
         stop = stop or threading.Event()
         told: dict[str, Pace] = {}
-        while not stop.is_set() and (busy := self.in_flight()):
+        while not stop.is_set():
+            busy = self._seen_in_flight(lease, stop, deadline)
             lease.check()
+            if not busy:
+                return
             for one, said in busy.items():
                 if told.setdefault(one, Pace()).is_due(time.monotonic()):
                     logger.info("the reservation waits for %s", said)
@@ -276,18 +215,51 @@ class Reservation:
                 )
             stop.wait(min(_STEP_SECONDS, self._spec.locks.settings.poll_interval))
 
-    def in_flight(self) -> dict[str, str]:
-        """Return descriptions of all work that may be writing to the table now; empty if there is none."""
-        return self._working() or {
+    def _seen_in_flight(
+        self, lease: LeaseHandle, stop: threading.Event, deadline: float | None
+    ) -> dict[str, str]:
+        """Return what ``in_flight`` does, and what fails in place of it; empty also once ``stop`` is set."""
+
+        def check() -> None:
+            lease.check()
+            if stop.is_set():
+                raise StoppedError
+
+        until = math.inf if deadline is None else max(deadline, time.monotonic() + _LEAST_SECONDS)
+        try:
+            return self.in_flight(check, until=until)
+        except StoppedError:
+            return {}
+        except TimeoutError:
+            return {REGISTER: "an answer of the store of the locks"}
+        except BackendError as error:
+            if not error.transient:
+                raise
+            return {REGISTER: f"an answer of the store of the locks: {error}"}
+
+    def in_flight(
+        self, check: Callable[[], object] = lambda: None, *, until: float = math.inf
+    ) -> dict[str, str]:
+        """Return descriptions of all work that may be writing to the table now; empty if there is none.
+
+        Args:
+            check: Raises what is to end a long wait for the store.
+            until: Monotonic time at which that wait ends.
+
+        Raises:
+            TimeoutError: There was no answer by then.
+            BackendError: The store did not answer.
+        """
+        return self._working(check, until) or {
             instant.requested: f"the {instant.action} {instant.requested}, whose writer is alive"
             for instant in self._timeline.beating(SILENCE_MS)
         }
 
-    def _working(self) -> dict[str, str]:
+    def _working(self, check: Callable[[], object], until: float) -> dict[str, str]:
         core = self._client._core
-        at_work = block_on(core.home(), Register(core).at_work)
+        at_work = asyncio.run(heeding(run_on(core.home(), Register(core).at_work), check, until=until))
         return {
-            name: f"{name}, {_held(status)}"
+            name: f"{name}, {said_of(status)}"
             for name, status in at_work.items()
             if status.state == "held" or self._fades(status)
         }
