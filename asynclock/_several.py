@@ -70,7 +70,7 @@ class HoldAll(AbstractAsyncContextManager[list[Lease]]):
     ) -> None:
         if was_dropped(error):
             for lease in self._leases:
-                lease._engine.finish_later(lease._core)
+                lease._engine.finish_later(lease._held)
             return
         left: BaseException | None = error
         for hold in self._holds:

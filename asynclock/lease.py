@@ -37,7 +37,7 @@ class Lease(LeaseHandle):
             BackendError: The store did not answer; the lease lasts until its deadline.
         """
         self.check()
-        error = await run_on(self._core.loop, self._core.renewer.renew)
+        error = await run_on(self._held.loop, self._held.renewer.renew)
         self.check()
         if error is not None:
             raise error
@@ -56,7 +56,7 @@ class Lease(LeaseHandle):
             LeaseTakenOverError: The lock had been taken over, broken or deleted; nothing was written.
         """
         if not self._has_ended():
-            await run_on(self._core.loop, lambda: self._engine.finish_lease(self._core))
+            await run_on(self._held.loop, lambda: self._engine.finish_lease(self._held))
 
     async def transfer(self, *, within: float | None = None) -> str:
         """Return a ticket by which another process takes the lock over: ``lock.acquire(ticket=...)``.
@@ -77,22 +77,22 @@ class Lease(LeaseHandle):
         """
         seconds = checked_within(within)
         self.check()
-        held, engine = self._core, self._engine
+        held, engine = self._held, self._engine
         ticket = await run_on(
             held.loop, lambda: engine.transfer(held, seconds), undo=lambda _: engine.withdraw(held)
         )
         return ticket.encode()
 
     async def __aenter__(self) -> Self:
-        self._core.body.enter()
-        self._core.body.loop = asyncio.get_running_loop()
+        self._held.body.enter()
+        self._held.body.loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if was_dropped(error):
-            self._engine.finish_later(self._core)
+            self._engine.finish_later(self._held)
             return
         try:
             await self.release()

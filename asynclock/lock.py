@@ -80,7 +80,7 @@ class Holdable(LockHandle):
                 or of another lock, the client closed, or the backend cannot be opened with its options;
                 nothing was written.
         """
-        engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
+        engine, keep, limit = self._engine, checked_at_least(at_least), checked_timeout(timeout)
         cap = engine.checked_at_most(at_most, keep)
         offer = None if ticket is None else read_ticket(ticket)
         held = await run_on(
@@ -101,7 +101,7 @@ class Holdable(LockHandle):
             BackendError: The store did not answer; the attempt has been cleaned up.
             RecordCorruptError: The object is not a lock record; nothing was written.
         """
-        engine = self._core
+        engine = self._engine
         held = await run_on(
             engine.home(), lambda: engine.acquire(timeout=None, once=True), undo=engine.finish
         )
@@ -121,7 +121,7 @@ class Holdable(LockHandle):
         loss for every body under its locks.
         """
         keep = checked_at_least(at_least)
-        cap = self._core.checked_at_most(at_most, keep)
+        cap = self._engine.checked_at_most(at_most, keep)
         return Hold(self, checked_timeout(timeout), at_least=keep, at_most=cap)
 
     async def __aenter__(self) -> Lease:
@@ -158,7 +158,7 @@ class Holdable(LockHandle):
         Raises:
             BackendError: It could not be read.
         """
-        return await run_on(self._core.home(), self._core.status)
+        return await run_on(self._engine.home(), self._engine.status)
 
     async def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
         """Free a lock that another holds: write ``expired``, token kept, if it is still as seen.
@@ -182,7 +182,7 @@ class Holdable(LockHandle):
                 nothing was written. A damaged lock file is overwritten.
             BackendError: The store did not answer.
         """
-        return await run_on(self._core.home(), lambda: self._core.break_lock(status, force=force))
+        return await run_on(self._engine.home(), lambda: self._engine.break_lock(status, force=force))
 
 
 class Lock(Holdable):
@@ -232,7 +232,7 @@ class Lock(Holdable):
             AcquireTimeoutError: The lock was not acquired before the timeout.
             ConfigError: ``on_change`` is not a plain function, or as of ``acquire``.
         """
-        engine, loop = self._core, running_loop()
+        engine, loop = self._engine, running_loop()
         with Candidate(engine, on_change, loop.call_soon_threadsafe):
             while True:
                 lease: Lease | None = None
@@ -240,7 +240,7 @@ class Lock(Holdable):
                     hold = Hold(self, checked_timeout(timeout))
                     async with hold as lease:
                         end = partial(loop.call_soon_threadsafe, hold.step_down)
-                        with engine.turns.leading(lease._core, end):
+                        with engine.turns.leading(lease._held, end):
                             return await work(lease)
                 except LeaseLostError as error:
                     if lease is None or lease.lost is None or engine.closed:
@@ -257,7 +257,7 @@ class Lock(Holdable):
         poll intervals, so that another candidate leads; after that it is a candidate again. It waits for
         nothing, and may be called from any thread.
         """
-        return self._core.turns.step_down()
+        return self._engine.turns.step_down()
 
 
 class Hold(AbstractAsyncContextManager[Lease]):
@@ -293,7 +293,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
             raise RuntimeError("hold() can be entered once; call hold() again")
         self._begun = True
         if self._cancel_body:
-            self._lock._core.refuse_nested(current_task())
+            self._lock._engine.refuse_nested(current_task())
         self._lease = await self._lock.acquire(
             timeout=self._timeout, at_least=self._at_least, at_most=self._at_most
         )
@@ -306,8 +306,8 @@ class Hold(AbstractAsyncContextManager[Lease]):
         """Let a loss cancel the running task."""
         task = current_task()
         self._task, self._cancelling = ref(task), task.cancelling()
-        held, loop, cancel = lease._core, asyncio.get_running_loop(), WeakMethod(self._cancel)
-        self._lock._core.note_body(task, held)
+        held, loop, cancel = lease._held, asyncio.get_running_loop(), WeakMethod(self._cancel)
+        self._lock._engine.note_body(task, held)
         held.body.enter()
         held.body.loop = loop
 
@@ -344,7 +344,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
     ) -> bool:
         self._over = True
         if self._cancelled:
-            self._lease._core.release.note_left()
+            self._lease._held.release.note_left()
         left = await self._take_back(error) if self._cancelled else error
         await self._lease.__aexit__(kind, left, trace)
         return left is not error

@@ -43,7 +43,7 @@ class Semaphore(SemaphoreHandle, Holdable):
             RecordCorruptError: ``NAME/slots`` is something else; nothing was written.
             BackendError: The store did not answer; the number may have been changed.
         """
-        engine, count = self._core, checked_slots(slots)
+        engine, count = self._engine, checked_slots(slots)
         await run_on(engine.home(), lambda: engine.resize(count))
 
 
@@ -53,16 +53,16 @@ class _Side(Holdable):
     async def acquire(self, **options: Any) -> Lease:  # noqa: ANN401  of ``Holdable``
         """As of ``Lock``; a task that has the other side is refused."""
         task = current_task()
-        self._core.refuse_upgrade(task)
+        self._engine.refuse_upgrade(task)
         lease = await super().acquire(**options)
-        self._core.note_body(task, lease._core)
+        self._engine.note_body(task, lease._held)
         return lease
 
     async def try_acquire(self) -> Lease | None:
         """As of ``Lock``; None too if the task has the other side."""
         lease = await super().try_acquire()
         if lease is not None:
-            self._core.note_body(current_task(), lease._core)
+            self._engine.note_body(current_task(), lease._held)
         return lease
 
 

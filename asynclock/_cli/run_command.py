@@ -182,7 +182,7 @@ async def run_under(
             if finish is not None:
                 await finish(lease)
             lease._engine.finish_later(
-                lease._core
+                lease._held
             )  # closing the client waits for it, within the time that an exit may take
         return _code_after_release(client, lease, code)
 
@@ -227,7 +227,7 @@ def _code_after_release(client: LockClient, lease: Lease, code: int) -> int:
         if code != LOST:
             tell(f"{lease.lost}; CMD had already ended with {code}")
         return LOST
-    if not lease._core.ending.confirmed:
+    if not lease._held.ending.confirmed:
         validity = client.settings.validity
         tell(
             f"warning: the store did not confirm the release of {client.url}/{lease.name} within "
@@ -256,7 +256,7 @@ async def _hold(  # noqa: PLR0917  all of one call
     except OSError as error:
         tell(f"CMD was not run: {error}", Code.CMD_NOT_STARTED)
         return NOT_EXECUTABLE
-    lease._core.release.keep(at_least)  # a command that did not start leaves the lock to another machine
+    lease._held.release.keep(at_least)  # a command that did not start leaves the lock to another machine
     signals.forward(child.signal)
     try:
         return await watch.until_end(child)

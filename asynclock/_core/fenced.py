@@ -85,10 +85,10 @@ class Fenced:
     async def _in_turn(self, change: Callable[[bytes | None], bytes], lease: LeaseHandle) -> FencedValue:
         # One update at a time under one lease, through any client: then an object with our token and
         # our body is the result of this update.
-        async with lease._core.body.updating:
+        async with lease._held.body.updating:
             began = self._core.monotonic()
             written = await self._update(change, lease)
-            self._core.note_update(self.key, lease._core.tenure, began)
+            self._core.note_update(self.key, lease._held.tenure, began)
             return written
 
     async def _update(self, change: Callable[[bytes | None], bytes], lease: LeaseHandle) -> FencedValue:

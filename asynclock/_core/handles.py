@@ -44,7 +44,7 @@ class LeaseHandle:
         self.name: str = engine.name
         self.key: str = held.tenure.key
         self.owner: str = held.tenure.owner
-        self._core = held
+        self._held = held
         self._engine = engine
 
     @property
@@ -60,18 +60,18 @@ class LeaseHandle:
                 "to 2 * max_clock_skew + 2 s after a Hudi writer"
             )
             raise ConfigError(setting="fencing", value=False, reason=reason)
-        return self._core.tenure.fencing_token
+        return self._held.tenure.fencing_token
 
     @property
     def held(self) -> bool:
         """Whether we still believe to hold the lock; local, no I/O."""
-        return self._core.belief.remaining() > 0
+        return self._held.belief.remaining() > 0
 
     @property
     def lost(self) -> LeaseLostError | None:
         """Why the lease was lost, or None."""
-        self._core.belief.remaining()  # the first look after the deadline makes the loss final
-        return self._core.belief.lost
+        self._held.belief.remaining()  # the first look after the deadline makes the loss final
+        return self._held.belief.lost
 
     @property
     def slot(self) -> int | None:
@@ -81,11 +81,11 @@ class LeaseHandle:
     @property
     def valid_until_ms(self) -> int:
         """The ``validUntil`` written last, in epoch ms; no I/O."""
-        return self._core.tenure.head.record.valid_until_ms
+        return self._held.tenure.head.record.valid_until_ms
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
-        return self._core.belief.remaining()
+        return self._held.belief.remaining()
 
     def check(self) -> None:
         """Return if the lock is believed to be held; local, no I/O.
@@ -93,7 +93,7 @@ class LeaseHandle:
         Raises:
             LeaseLostError: It was lost, or released.
         """
-        self._core.belief.check()
+        self._held.belief.check()
 
     def on_lost(self, callback: Callable[[LeaseLostError], object]) -> None:
         """Call ``callback(loss)`` once when the lease is lost, at once if it has been.
@@ -110,7 +110,7 @@ class LeaseHandle:
                     logger.exception(coded(f"an on_lost callback of {loss.key} failed", Code.CALLBACK_FAILED))
 
         callbacks.prepare()
-        self._core.on_lost(lambda loss: callbacks.run(lambda: run(loss)))
+        self._held.on_lost(lambda loss: callbacks.run(lambda: run(loss)))
 
     def _has_ended(self) -> bool:
         """Whether it was released already, so that a release is a no-op; here, as a fork runs no loop.
@@ -119,13 +119,13 @@ class LeaseHandle:
             LeaseLostError: It was lost.
         """
         if self.lost is not None:
-            self._core.release.note_left()
+            self._held.release.note_left()
             self.check()
-        return self._core.belief.phase is not Phase.HELD
+        return self._held.belief.phase is not Phase.HELD
 
     def __del__(self) -> None:
-        if self._of is None and self._core.belief.phase is Phase.HELD:
-            self._engine.finish_later(self._core)  # first: the warning may raise
+        if self._of is None and self._held.belief.phase is Phase.HELD:
+            self._engine.finish_later(self._held)  # first: the warning may raise
             text = f"the lease on {self.name!r} was dropped before it was released; it is released now"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
@@ -133,7 +133,7 @@ class LeaseHandle:
         raise TypeError("a Lease cannot be pickled: another process does not hold it; pass its fencing_token")
 
     def __repr__(self) -> str:
-        state = "held" if self.held else "lost" if self._core.belief.lost else "released"
+        state = "held" if self.held else "lost" if self._held.belief.lost else "released"
         return f"<Lease {self.name!r} {state} owner={self.owner}>"
 
 
@@ -146,20 +146,20 @@ class LockHandle:
     def __init__(self, engine: LockEngine) -> None:
         self.name: str = engine.name
         self.key: str = engine.key
-        self._core = engine
+        self._engine = engine
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Lock cannot be pickled; connect again in the other process")
 
     def __repr__(self) -> str:
-        return f"<{self._of}{self._kind} {self._core.url!r}>"
+        return f"<{self._of}{self._kind} {self._engine.url!r}>"
 
 
 class SemaphoreHandle(LockHandle):
     """A semaphore of a client."""
 
     _kind = "Semaphore"
-    _core: SemaphoreEngine
+    _engine: SemaphoreEngine
 
     def __init__(self, engine: SemaphoreEngine, name: str) -> None:
         super().__init__(engine)
@@ -169,7 +169,7 @@ class SemaphoreHandle(LockHandle):
     @property
     def slots(self) -> int:
         """How many there are: as the store said last, at first as was asked for; no I/O."""
-        return self._core.slots
+        return self._engine.slots
 
 
 class RWLockHandle(Generic[H]):

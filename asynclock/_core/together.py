@@ -40,7 +40,7 @@ def tie(leases: Sequence[LeaseHandle], first: Callable[[int], object] = lambda _
         first: Called with the index of the one that is lost first, in whatever thread finds it out.
     """
     # Not the leases: one that is dropped has to be collected, so that it is released.
-    cores, names = [lease._core for lease in leases], [lease.name for lease in leases]
+    cores, names = [lease._held for lease in leases], [lease.name for lease in leases]
     is_lost: list[int] = []
 
     def lose_others(index: int, _: LeaseLostError) -> None:
@@ -90,7 +90,7 @@ async def confirm_all(leases: Iterable[LeaseHandle]) -> None:
         LeaseLostError: One of them is lost.
     """
     for lease in leases:
-        core = lease._core
+        core = lease._held
         if lease.remaining() <= lease._engine.renew_interval:
             await run_on(core.loop, core.renewer.renew)
         lease.check()
@@ -100,7 +100,7 @@ async def finish_all(leases: Iterable[LeaseHandle]) -> None:
     """Release all at the same time, so that leaving takes no longer than with one lock (rule 24)."""
     finishing = []
     for lease in leases:
-        held, engine = lease._core, lease._engine
+        held, engine = lease._held, lease._engine
         if lease.lost is not None:
             held.release.note_left()
         elif held.belief.phase is Phase.HELD:

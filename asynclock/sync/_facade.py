@@ -82,7 +82,7 @@ def _leased(
 
 async def _release(lease: Lease | None) -> None:
     if lease is not None and lease.held:
-        held, engine = lease._core, lease._engine
+        held, engine = lease._held, lease._engine
         held.release.keep(0.0)  # no caller had it
         await engine.finish_lease(held)
 
@@ -258,7 +258,7 @@ class Holdable(LockHandle):
         ticket: str | None = None,
     ) -> Lease:
         """Wait until the lock is ours; see ``asynclock.Lock.acquire``."""
-        engine, keep, limit = self._core, checked_at_least(at_least), checked_timeout(timeout)
+        engine, keep, limit = self._engine, checked_at_least(at_least), checked_timeout(timeout)
         cap = engine.checked_at_most(at_most, keep)
         offer = None if ticket is None else read_ticket(ticket)
 
@@ -277,7 +277,7 @@ class Holdable(LockHandle):
 
     def try_acquire(self) -> Lease | None:
         """Try one round; see ``asynclock.Lock.try_acquire``."""
-        engine, note = self._core, partial(self._note, threading.current_thread())
+        engine, note = self._engine, partial(self._note, threading.current_thread())
         return _leased("Lock.try_acquire", engine, lambda: engine.acquire(timeout=None, once=True), note)
 
     def hold(
@@ -291,7 +291,7 @@ class Holdable(LockHandle):
         ``hold``, entering raises ``RuntimeError``, because the thread would wait for itself.
         """
         keep = checked_at_least(at_least)
-        return _Hold(self, checked_timeout(timeout), keep, self._core.checked_at_most(at_most, keep))
+        return _Hold(self, checked_timeout(timeout), keep, self._engine.checked_at_most(at_most, keep))
 
     def __enter__(self) -> Lease:
         hold = _Hold(self, None)
@@ -311,11 +311,11 @@ class Holdable(LockHandle):
 
     def status(self) -> LockStatus:
         """Read the lock once; see ``asynclock.Lock.status``."""
-        return block("Lock.status", lambda: run_on(self._core.home(), self._core.status))
+        return block("Lock.status", lambda: run_on(self._engine.home(), self._engine.status))
 
     def break_lock(self, status: LockStatus, *, force: bool = False) -> LockStatus:
         """Free another holder's lock; see ``asynclock.Lock.break_lock``."""
-        engine = self._core
+        engine = self._engine
         return block(
             "Lock.break_lock",
             lambda: run_on(engine.home(), lambda: engine.break_lock(status, force=force)),
@@ -348,7 +348,7 @@ class Lock(Holdable):
         """
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  few programs lead
 
-        engine = self._core
+        engine = self._engine
         with (
             ThreadPoolExecutor(1, "asynclock-on-change") as thread,  # it begins with its first call
             Candidate(engine, on_change, thread.submit),
@@ -356,10 +356,10 @@ class Lock(Holdable):
             while True:
                 lease: Lease | None = None
                 try:
-                    with self.hold(timeout=timeout) as lease, engine.turns.leading(lease._core):
+                    with self.hold(timeout=timeout) as lease, engine.turns.leading(lease._held):
                         return work(lease)
                 except LeaseLostError as error:
-                    ended = lease is not None and (lease.lost is not None or lease._core.body.ceded)
+                    ended = lease is not None and (lease.lost is not None or lease._held.body.ceded)
                     if not ended or engine.closed:
                         engine.note_leader(error, led=lease is not None)
                         raise
@@ -372,7 +372,7 @@ class Lock(Holdable):
 
         ``lease.check()`` of the work raises from then on; until the work has ended, the lock stays held.
         """
-        return self._core.turns.step_down()
+        return self._engine.turns.step_down()
 
 
 class Semaphore(SemaphoreHandle, Holdable):
@@ -385,18 +385,18 @@ class Semaphore(SemaphoreHandle, Holdable):
 
     def resize(self, slots: int) -> None:
         """Change the number of slots, for all clients; see ``asynclock.Semaphore.resize``."""
-        engine, count = self._core, checked_slots(slots)
+        engine, count = self._engine, checked_slots(slots)
         block("Semaphore.resize", lambda: run_on(engine.home(), lambda: engine.resize(count)))
 
 
 class _Side(Holdable):
     def acquire(self, **options: Any) -> Lease:  # noqa: ANN401  of ``Holdable``
         """As of ``Lock``; a thread that has the other side is refused."""
-        self._core.refuse_upgrade(threading.current_thread())
+        self._engine.refuse_upgrade(threading.current_thread())
         return super().acquire(**options)
 
     def _note(self, thread: threading.Thread, held: HeldLock) -> None:
-        self._core.note_body(thread, held)
+        self._engine.note_body(thread, held)
 
 
 class RWLock(RWLockHandle[Holdable]):
@@ -422,7 +422,7 @@ class Lease(LeaseHandle):
     def check(self) -> None:
         """Return if the lock is believed to be held; see ``asynclock.Lease.check`` and ``Lock.step_down``."""
         super().check()
-        if (held := self._core).body.ceded:
+        if (held := self._held).body.ceded:
             reason = "its leader was asked to step down"
             raise LeaseLostError(
                 key=self.key, owner=self.owner, fencing_token=held.tenure.fencing_token, reason=reason
@@ -432,7 +432,7 @@ class Lease(LeaseHandle):
         """Check with the store that the lock is held; see ``asynclock.Lease.confirm``."""
         refuse_loop("Lease.confirm", "await")
         self.check()
-        error = block("Lease.confirm", lambda: run_on(self._core.loop, self._core.renewer.renew))
+        error = block("Lease.confirm", lambda: run_on(self._held.loop, self._held.renewer.renew))
         self.check()
         if error is not None:
             raise error
@@ -442,13 +442,13 @@ class Lease(LeaseHandle):
         refuse_loop("Lease.release", "await")
         if self._has_ended():
             return
-        held, engine = self._core, self._engine
+        held, engine = self._held, self._engine
         block("Lease.release", lambda: run_on(held.loop, lambda: engine.finish_lease(held)))
 
     def transfer(self, *, within: float | None = None) -> str:
         """Return a ticket by which another process takes the lock over; see ``asynclock.Lease.transfer``."""
         refuse_loop("Lease.transfer", "await")
-        held, engine = self._core, self._engine
+        held, engine = self._held, self._engine
         seconds = checked_within(within)
         self.check()
         ticket = block(
@@ -459,7 +459,7 @@ class Lease(LeaseHandle):
         return ticket.encode()
 
     def __enter__(self) -> Self:
-        self._core.body.enter()
+        self._held.body.enter()
         return self
 
     def __exit__(
@@ -515,8 +515,8 @@ def _entered(lock: Holdable, acquire: Callable[[], Lease]) -> Lease:
     thread, engine = threading.current_thread(), lock._core
     engine.refuse_nested(thread)
     lease = acquire()
-    engine.note_body(thread, lease._core)
-    lease._core.body.enter()
+    engine.note_body(thread, lease._held)
+    lease._held.body.enter()
     return lease
 
 

@@ -59,7 +59,7 @@ class TableLock:
     def lease(self) -> Lease | None:
         """The lease; see ``asynclock.hudi.TableLock.lease``."""
         lease = self._lock.lease
-        return None if lease is None else Lease(lease._core, lease._engine, of=lease)
+        return None if lease is None else Lease(lease._held, lease._engine, of=lease)
 
     def try_lock(self, timeout: float | None = None) -> bool:
         """Hudi's ``tryLock``; see ``asynclock.hudi.TableLock.try_lock``."""
@@ -91,7 +91,7 @@ class TableLock:
     def __enter__(self) -> Lease:
         async def enter() -> Lease:
             lease = await self._lock.enter(cancel_body=False)
-            return Lease(lease._core, lease._engine, of=lease)
+            return Lease(lease._held, lease._engine, of=lease)
 
         async def leave(_: object) -> None:
             await self._lock.leave(None, None, None)

@@ -144,7 +144,7 @@ class Checker:
         holding.overruled = holding.headless = overruled
         self._leases.add(lease.owner)
         if holding.probe.held is not None:
-            self._locks.append(vars(lease)["_core"])
+            self._locks.append(vars(lease)["_held"])
         return holding
 
     def watch(self, who: str, process: Process, lease: Believer) -> Holding:

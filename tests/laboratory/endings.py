@@ -338,7 +338,7 @@ def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]
     renewals._renew_at = {copies[held]: at for held, at in renewals._renew_at.items()}
     inherited = [shallow_copy(lease) for lease in leases]
     for lease in inherited:
-        held = lease._core
-        lease._core = copies.get(held) or held_copy(held)
+        held = lease._held
+        lease._held = copies.get(held) or held_copy(held)
     core.abandon("this is a forked child, the lease is the parent's")
     return child, inherited

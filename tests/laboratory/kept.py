@@ -21,7 +21,7 @@ class Keeping:
     @property
     def was_lost(self) -> bool:
         """Whether it was lost, so that it keeps the lock no longer than its validity."""
-        held: Any = vars(self.lease)["_core"]  # without asking, which makes a loss final
+        held: Any = vars(self.lease)["_held"]  # without asking, which makes a loss final
         return held.belief.lost is not None
 
 

@@ -78,7 +78,7 @@ class Together:
         """Watch all leases; each is held, unless time alone has just ended them all."""
         user, checker = self._user, self._checker
         user.holding = True
-        known = [lease.name for lease in leases if lease._core.belief.lost is not None]
+        known = [lease.name for lease in leases if lease._held.belief.lost is not None]
         if known or [lease.name for lease in leases] != self._names:
             self._blame(f"{user.name} is given {[lease.name for lease in leases]}, of which {known} are lost")
         for lease in leases:

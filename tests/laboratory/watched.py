@@ -61,13 +61,13 @@ class Probe:
     __slots__ = ("_belief", "_copy", "_original", "held", "lease")
 
     def __init__(self, lease: Believer) -> None:
-        held = vars(lease).get("_core")
+        held = vars(lease).get("_held")
         self.held: HeldLock | None = None
         if held is None:
             self.lease, self._belief, self._copy, self._original = lease, None, {}, {}
             return
         self.lease = shallow_copy(lease)
-        self.held = vars(self.lease)["_core"] = copy = shallow_copy(held)
+        self.held = vars(self.lease)["_held"] = copy = shallow_copy(held)
         self._belief = copy.belief = shallow_copy(held.belief)
         self._copy, self._original = vars(copy.belief), vars(held.belief)
         self.refresh()

@@ -723,7 +723,7 @@ MUTANTS: Final = (
     Mutant(
         "let updates under one lease pass each other",
         FENCED_IN_TURN,
-        "async with $lease._core.body.updating: *$update",
+        "async with $lease._held.body.updating: *$update",
         "if True: *$update",
         Invariant.NO_WRITE_LOST,
         "shared-fence",
@@ -839,7 +839,7 @@ MUTANTS: Final = (
     Mutant(
         "keep a lease that nobody has any more",
         DROP_LEASE,
-        "self._engine.finish_later(self._core)",
+        "self._engine.finish_later(self._held)",
         "pass",
         Invariant.TAKEOVER_BOUND,
         "closed-loops",

@@ -42,7 +42,7 @@ HOOKS: Final = {
 
 OWN: Final = {"self", "cls", "super()"}
 ATTRIBUTE: Final = {"getattr", "setattr", "hasattr"}
-HANDLES: Final = {"_core", "_engine"}
+HANDLES: Final = {"_core", "_engine", "_held"}
 """What a handle wraps: for the rest of the package, so that its public names are all for users."""
 DOCUMENTED: Final = {"_fields", "_replace"}
 """Of named tuples; errors list their fields by the same name. Ruff knows these too."""

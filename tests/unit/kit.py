@@ -181,7 +181,7 @@ def writes_by_us(world: World) -> list[tuple[Operation, LockRecord]]:
 
 async def while_renewing(lease: asynclock.Lease) -> None:
     """Wait until a renewal of the lease is under way."""
-    while lease._core.renewer.running is None:  # noqa: ASYNC110  nothing tells of the sending
+    while lease._held.renewer.running is None:  # noqa: ASYNC110  nothing tells of the sending
         await asyncio.sleep(0.001)
 
 

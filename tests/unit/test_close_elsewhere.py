@@ -167,7 +167,7 @@ def test_a_client_whose_backend_cannot_be_opened_again_says_so(
         asyncio.run(client.aclose())
 
     assert lease.held
-    lease._core.belief.stop()  # else its end warns
+    lease._held.belief.stop()  # else its end warns
 
 
 def test_an_exit_releases_what_a_refused_close_did_not(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_a_cancellation_from_outside_wins_over_a_loss(world: World, first: str) 
             error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
             if first == "outside":
                 task.cancel()
-            lease._core.belief.end(error)
-            lease._core.belief.remaining()
+            lease._held.belief.end(error)
+            lease._held.belief.remaining()
             if first == "loss":
                 await asyncio.sleep(0)
                 task.cancel()
@@ -161,8 +161,8 @@ async def test_a_loss_in_the_instant_of_the_bodys_end(world: World) -> None:
             try:
                 async with client.lock(f"orders-{turns}").hold() as lease:
                     error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
-                    lease._core.belief.end(error)
-                    lease._core.belief.remaining()
+                    lease._held.belief.end(error)
+                    lease._held.belief.remaining()
                     for _ in range(turns):
                         await asyncio.sleep(0)
                 outcomes.add("none")

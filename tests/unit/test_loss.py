@@ -122,7 +122,7 @@ async def test_a_callback_added_after_the_loss_is_called(world: World) -> None:
         await asyncio.sleep(0.1)
         told: list[LeaseLostError] = []
 
-        lease._core.on_lost(told.append)
+        lease._held.on_lost(told.append)
         await asyncio.sleep(0.1)
 
         assert told == [lease.lost]
@@ -136,8 +136,8 @@ async def test_a_callback_that_fails_does_not_stop_the_others(world: World) -> N
     gone.close()
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
-        lease._core.on_lost(lambda loss: gone.call_soon_threadsafe(told.append, loss))
-        lease._core.on_lost(told.append)
+        lease._held.on_lost(lambda loss: gone.call_soon_threadsafe(told.append, loss))
+        lease._held.on_lost(told.append)
         await asyncio.sleep(0)
 
         await client.lock("orders").break_lock(await client.lock("orders").status(), force=True)
@@ -151,8 +151,8 @@ def lose(client: LockClient, lease: Lease) -> None:
     error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
 
     def now() -> None:
-        lease._core.belief.end(error)
-        lease._core.belief.remaining()
+        lease._held.belief.end(error)
+        lease._held.belief.remaining()
 
     assert client._core._home.loop is not None
     client._core._home.loop.call_soon_threadsafe(now)

@@ -77,7 +77,7 @@ async def test_a_lock_object_keeps_its_waiting_line() -> None:
         for number in range(MANY):
             await _hold(client, f"new/{number}")
 
-        assert client.lock("orders")._core is first._core
+        assert client.lock("orders")._engine is first._engine
 
 
 async def test_a_lease_keeps_its_waiting_line() -> None:
@@ -179,7 +179,7 @@ def test_threads_that_ask_at_once_get_one_line() -> None:
                     thread.start()
                 for thread in threads:
                     thread.join()
-                assert len({id(lock._core) for lock in found}) == 1
+                assert len({id(lock._engine) for lock in found}) == 1
     finally:
         sys.setswitchinterval(interval)
 

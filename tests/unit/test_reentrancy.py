@@ -204,7 +204,7 @@ def test_a_handler_shares_the_waiting_line_that_it_has_interrupted(monkeypatch: 
             for _ in range(2):
                 client.lock(f"order/{next(numbers)}")
             if len(found) == 2:
-                assert found[0]._core is found[1]._core
+                assert found[0]._engine is found[1]._engine
                 places.append(0)
 
         found: list[sync.Lock] = []

@@ -100,7 +100,7 @@ async def test_on_lost_is_called_for_a_loss_found_at_release(world: World) -> No
     told: list[object] = []
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
-        lease._core.on_lost(told.append)
+        lease._held.on_lost(told.append)
         await asyncio.sleep(0)
         take_it(world)
         with pytest.raises(LeaseTakenOverError):

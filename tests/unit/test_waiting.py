@@ -195,7 +195,7 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_it_on(world: World) -
         waiting = asyncio.create_task(client.lock("orders").acquire())
         await asyncio.sleep(0.1)
         (call,) = client._core._objects.in_flight._acquisitions
-        lease._core.ending.future.add_done_callback(lambda _: call.cancel())
+        lease._held.ending.future.add_done_callback(lambda _: call.cancel())
         clock_of(client).step(20.0)
         assert not lease.held  # its end gives the waiter the turn
         clock_of(client).step(-20.0)

@@ -69,7 +69,7 @@ def acquire_until(
         AcquireTimeoutError: The timeout has passed, or ``stop`` was set.
         LeaseLostError: The caller's own lease was lost.
     """
-    engine = lock._core
+    engine = lock._engine
 
     def check() -> None:
         if own is not None:
