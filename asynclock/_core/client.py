@@ -213,7 +213,7 @@ class Core:
     async def _close_elsewhere(self) -> None:
         with uninterrupted():
             async with self._closing_elsewhere:
-                if self._reopen is None and any(held.belief.remaining() > 0 for held in self._renewals.held):
+                if self._reopen is None and any(held.belief.end_if_due() > 0 for held in self._renewals.held):
                     raise self._unreleased_error("closed, and its backend cannot be opened on another")
                 self._objects.in_flight.closed = self._objects.in_flight.closed or ConfigError(
                     setting="client", value=self.url, reason="it was closed; connect again"

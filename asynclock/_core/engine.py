@@ -223,7 +223,7 @@ class LockEngine:
         """Whether the task or thread ``who`` runs a body under a lease of this lock."""
         outer = self._entered.get(who)
         held = None if outer is None else outer()
-        return held is not None and held.belief.remaining() > 0
+        return held is not None and held.belief.end_if_due() > 0
 
     def note_body(self, who: object, held: HeldLock) -> None:
         """Note that the task or thread ``who`` runs a body under ``held``."""

@@ -65,12 +65,12 @@ class LeaseHandle:
     @property
     def held(self) -> bool:
         """Whether we still believe to hold the lock; local, no I/O."""
-        return self._held.belief.remaining() > 0
+        return self._held.belief.end_if_due() > 0
 
     @property
     def lost(self) -> LeaseLostError | None:
         """Why the lease was lost, or None."""
-        self._held.belief.remaining()  # the first look after the deadline makes the loss final
+        self._held.belief.end_if_due()  # the first look after the deadline makes the loss final
         return self._held.belief.lost
 
     @property
@@ -85,7 +85,7 @@ class LeaseHandle:
 
     def remaining(self) -> float:
         """Return seconds until we stop believing; 0.0 once lost or released."""
-        return self._held.belief.remaining()
+        return self._held.belief.end_if_due()
 
     def check(self) -> None:
         """Return if the lock is believed to be held; local, no I/O.

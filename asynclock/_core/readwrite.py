@@ -206,10 +206,10 @@ class Writer(Inner):
                 objects.events.emit(
                     "acquire_failed", self.key, owner, None, detail, reason=reason, limit=limit
                 )
-            if not inside or once or loop.time() >= until or held.belief.remaining() <= 0:
+            if not inside or once or loop.time() >= until or held.belief.end_if_due() <= 0:
                 if not inside and self._reader is not None:
                     say_acquired(objects, self.key, held, began)
-                return not inside and held.belief.remaining() > 0
+                return not inside and held.belief.end_if_due() > 0
             if own := [part for part in inside if part.busy]:
                 self._reader = own[0].last_seen()
             if self._reader is not None:

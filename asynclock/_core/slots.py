@@ -72,7 +72,7 @@ class Part(Inner):
         except BaseException:
             await self.finish(held)
             raise
-        if admitted and held.belief.remaining() > 0:
+        if admitted and held.belief.end_if_due() > 0:
             held.ending.future.add_done_callback(lambda _: self._group.note_end(self.slot))
             return held
         await self.finish(held)

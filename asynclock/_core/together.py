@@ -72,7 +72,7 @@ def cut_off_by_loss(leases: Sequence[LeaseHandle]) -> Iterator[None]:
             loop.call_soon_threadsafe(end)
 
     for lease in leases:
-        lease._core.on_lost(lost)
+        lease._held.on_lost(lost)
     try:
         yield
     except asyncio.CancelledError:

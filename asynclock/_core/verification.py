@@ -229,7 +229,7 @@ class _Trial:
             for outcome in outcomes:
                 if isinstance(outcome, AccessDeniedError | UnsupportedBackendError):
                     raise outcome
-            return await self._settle(bodies, put, operation, base)
+            return await self._read_back(bodies, put, operation, base)
         for body, outcome in zip(bodies, outcomes, strict=True):
             if isinstance(outcome, BackendError) and not isinstance(outcome, PreconditionFailedError):
                 # Whether it looks at the condition is not known yet.
@@ -237,7 +237,7 @@ class _Trial:
                     won[body] = (await self._later(operation, lambda body=body: put(body))).version  # type: ignore[misc]
         return won
 
-    async def _settle(
+    async def _read_back(
         self,
         bodies: tuple[bytes, bytes],
         put: Callable[[bytes], Coroutine[Any, Any, Written]],

@@ -512,7 +512,7 @@ class _Hold(AbstractContextManager[Lease]):
 
 def _entered(lock: Holdable, acquire: Callable[[], Lease]) -> Lease:
     """Acquire a lock for a body in this thread."""
-    thread, engine = threading.current_thread(), lock._core
+    thread, engine = threading.current_thread(), lock._engine
     engine.refuse_nested(thread)
     lease = acquire()
     engine.note_body(thread, lease._held)
@@ -535,7 +535,7 @@ class _HoldAll(AbstractContextManager[list[Lease]]):
         try:
             for lock in sorted(self._locks, key=lambda each: each.key):
                 left = None if until is None else max(0.0, until - time.monotonic())
-                self._leases.append(_entered(lock, partial(self._acquire, lock._core, left)))
+                self._leases.append(_entered(lock, partial(self._acquire, lock._engine, left)))
             tie(self._leases)
             block("LockClient.hold_all", lambda: confirm_all(self._leases))
         except BaseException as error:

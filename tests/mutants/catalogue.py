@@ -57,10 +57,10 @@ NOTE_REFUSAL: Final = "asynclock._core.protocol.refusals:Refusals.note"
 # Holding, renewing and releasing.
 _BELIEF: Final = "asynclock._core.protocol.belief:Belief"
 BELIEF: Final = f"{_BELIEF}.__init__"
-REMAINING: Final = f"{_BELIEF}.remaining"
+END_IF_DUE: Final = f"{_BELIEF}.end_if_due"
 BELIEVED: Final = f"{_BELIEF}._believed"
 LEFT_OF_BELIEF: Final = f"{_BELIEF}.left"
-UNTIL_CAP: Final = f"{_BELIEF}.until_cap"
+COUNT_CAP: Final = f"{_BELIEF}.count_cap_from"
 EXTEND: Final = f"{_BELIEF}.extend"
 STOP_BELIEVING: Final = f"{_BELIEF}.stop"
 ABANDON: Final = f"{_BELIEF}.abandon"
@@ -215,7 +215,7 @@ MUTANTS: Final = (
     Mutant(
         "treat a refused renewal as lost without reading back",
         READ_BACK,
-        "if ($left := self._belief.remaining()) <= 0: return $error",
+        "if ($left := self._belief.end_if_due()) <= 0: return $error",
         "if isinstance($error, BackendError):\n"
         '    self._taken_over(Displaced("the write was refused"))\n'
         "    return None\n"
@@ -332,7 +332,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "never look at the deadline",
-        REMAINING,
+        END_IF_DUE,
         "if self.phase is _HELD and ($left := self.left()) > 0: return $left",
         "if self.phase is _HELD: return 1.0",
         ONE,
@@ -365,8 +365,8 @@ MUTANTS: Final = (
     Mutant(
         "renew after the deadline",
         RENEW,
-        "if ($left := self._belief.remaining()) <= 0: return None",
-        "$left = max(self._belief.remaining(), 0.1)",
+        "if ($left := self._belief.end_if_due()) <= 0: return None",
+        "$left = max(self._belief.end_if_due(), 0.1)",
         Invariant.END_IS_KEPT,
         "paced",
     ),
@@ -456,7 +456,7 @@ MUTANTS: Final = (
         "hand over before belief has ended",
         FINISH,
         "not $held.belief.stop()",
-        "$held.belief.remaining() <= 0",
+        "$held.belief.end_if_due() <= 0",
         HEAD,
         "hand-off",
     ),
@@ -980,7 +980,7 @@ MUTANTS: Final = (
     # Leases that end by themselves.
     Mutant(
         "end at most: promise with each renewal what was left at the first",
-        UNTIL_CAP,
+        COUNT_CAP,
         "self._cap = self._cap.at($now)",
         "pass",
         Invariant.CAPPED,

@@ -31,7 +31,7 @@ SHARED_MUTANTS: Final = (
     Mutant(
         "hand out a slot that was lost during the look",
         TRY,
-        "$admitted and $held.belief.remaining() > 0",
+        "$admitted and $held.belief.end_if_due() > 0",
         "$admitted",
         Invariant.TOKEN_RISES,
         "resized",
@@ -94,8 +94,8 @@ SHARED_MUTANTS: Final = (
     Mutant(
         "take a slot that was read for one that was free",
         ALONE,
-        "not $inside and $held.belief.remaining() > 0",
-        "$held.belief.remaining() > 0",
+        "not $inside and $held.belief.end_if_due() > 0",
+        "$held.belief.end_if_due() > 0",
         Invariant.BESIDE,
         "rwlock",
     ),

@@ -52,7 +52,7 @@ def _early(expiry: Any) -> Any:  # noqa: ANN401  functions
 
 
 def _never(_: Any) -> Any:  # noqa: ANN401  functions
-    return lambda belief, loss=None: loss is None and belief.remaining() > 0
+    return lambda belief, loss=None: loss is None and belief.end_if_due() > 0
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def test_a_cancellation_from_outside_wins_over_a_loss(world: World, first: str) 
             if first == "outside":
                 task.cancel()
             lease._held.belief.end(error)
-            lease._held.belief.remaining()
+            lease._held.belief.end_if_due()
             if first == "loss":
                 await asyncio.sleep(0)
                 task.cancel()
@@ -162,7 +162,7 @@ async def test_a_loss_in_the_instant_of_the_bodys_end(world: World) -> None:
                 async with client.lock(f"orders-{turns}").hold() as lease:
                     error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
                     lease._held.belief.end(error)
-                    lease._held.belief.remaining()
+                    lease._held.belief.end_if_due()
                     for _ in range(turns):
                         await asyncio.sleep(0)
                 outcomes.add("none")

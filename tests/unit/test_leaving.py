@@ -134,7 +134,7 @@ def test_leaving_waits_two_seconds_at_most_for_the_store(
         assert world.now - began <= BOUND + ROUNDING
         assert world.told()[-1] == "release_pending"
         assert client._core._renewals.held == [] or not any(
-            each.belief.remaining() > 0 for each in client._core._renewals.held
+            each.belief.end_if_due() > 0 for each in client._core._renewals.held
         )
         await asyncio.sleep(10.0)
         recover(world, client)

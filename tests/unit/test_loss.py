@@ -152,7 +152,7 @@ def lose(client: LockClient, lease: Lease) -> None:
 
     def now() -> None:
         lease._held.belief.end(error)
-        lease._held.belief.remaining()
+        lease._held.belief.end_if_due()
 
     assert client._core._home.loop is not None
     client._core._home.loop.call_soon_threadsafe(now)

@@ -241,10 +241,10 @@ async def test_a_token_that_has_settled_stays_so_after_a_renewal(
         lease._held.tenure.head = lease._held.tenure.head._replace(settled_at=world.now - 1.0)
         confirming = asyncio.create_task(lease.confirm())
         await asyncio.sleep(0.001)
-        assert lease._held.claim.until_settled(lease._held.tenure.head) == 0.0
+        assert lease._held.claim.note_settled(lease._held.tenure.head) == 0.0
 
         monkeypatch.setattr(client._core._objects.time, "bounds", lambda _: None)
         await confirming
 
-        assert lease._held.claim.until_settled(lease._held.tenure.head) == 0.0
+        assert lease._held.claim.note_settled(lease._held.tenure.head) == 0.0
         monkeypatch.undo()

@@ -125,7 +125,7 @@ class Acquisition:
                     raise
                 self._events.failed(error, self._stake.owner)
                 pause, seen = self._retries.until_next_look(), None
-            self._objects.in_flight.note(stands=self._stake.unsettled() is not None)
+            self._objects.in_flight.note(stands=self._stake.may_stand() is not None)
             if (held := self._held) is not None:
                 if await self._token_settles(held):
                     return held
@@ -143,7 +143,7 @@ class Acquisition:
         Returns:
             Seconds to wait, and what the next round has seen.
         """
-        if (last := self._stake.unsettled()) is not None and not self._may_write():
+        if (last := self._stake.may_stand()) is not None and not self._may_write():
             await self._start_over(last)
             seen = None
         if (away := self._fairness.away_for(self._retries.loop.time())) > 0:
@@ -249,7 +249,7 @@ class Acquisition:
 
     async def _pause(self, seconds: float) -> bool:
         """Wait, but not past the time to give up; return False if the time is up."""
-        if self._stake.unsettled() is not None and not self._may_write():
+        if self._stake.may_stand() is not None and not self._may_write():
             return True  # at once: it is freed
         return await self._retries.pause(seconds)
 
@@ -292,7 +292,7 @@ class Acquisition:
 
     async def _take(self, attempt: Attempt, kind: Kind) -> None:
         """Become the holder with a write that landed, if enough of its time is left (rule 7)."""
-        self._stake.settle_on(attempt)
+        self._stake.note_landed(attempt)
         timing = self._objects.timing
         left = timing.belief - self._objects.now().elapsed(attempt.sent)
         if left > 0:
@@ -305,7 +305,7 @@ class Acquisition:
             held.tenure.fenced = self._fencing
             if left <= timing.renew_interval:
                 await held.renewer.renew()
-            if held.belief.remaining() > 0:
+            if held.belief.end_if_due() > 0:
                 self._renewals.add(held)
                 return
             self._begin_anew()
@@ -313,12 +313,12 @@ class Acquisition:
 
     async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""
-        while self._fencing and (wait := held.claim.until_settled(held.tenure.head)) > 0:
+        while self._fencing and (wait := held.claim.note_settled(held.tenure.head)) > 0:
             left = self._retries.left()
             if left <= 0:
                 return False
             await asyncio.sleep(min(wait, left))
-            if held.belief.remaining() <= 0:
+            if held.belief.end_if_due() <= 0:
                 self._begin_anew()
                 return False
         return True

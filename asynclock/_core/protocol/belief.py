@@ -71,8 +71,8 @@ class Belief:
         # The first entry ended belief: a loss, or the clocks at a release.
         self._ends: list[object] = []
 
-    def remaining(self) -> float:
-        """Return seconds until belief ends; 0.0 once it has."""
+    def end_if_due(self) -> float:
+        """End belief if its deadline has passed; return the seconds that are left, 0.0 once it has ended."""
         # A renewal that lands in between only makes the answer too small.
         if self.phase is _HELD and (left := self.left()) > 0:
             return left
@@ -87,14 +87,14 @@ class Belief:
         Raises:
             LeaseLostError: It was lost, or released.
         """
-        if self.remaining() > 0:
+        if self.end_if_due() > 0:
             return
         if (lost := self.lost) is not None:
             raise lost.with_traceback(None)
         raise self._tenure.error(LeaseLostError, "it was released")
 
     def _believed(self) -> float:
-        """Like ``remaining``, but without reporting a loss."""
+        """Like ``end_if_due``, but without reporting a loss."""
         if self.phase is not Phase.HELD:
             return 0.0
         sent = self.sent
@@ -132,8 +132,8 @@ class Belief:
         """Whether belief has an end that no renewal moves."""
         return self._cap is not None
 
-    def until_cap(self, now: ClockReading) -> float | None:
-        """Return seconds from ``now`` to the end that no renewal moves, and count it from there; or None.
+    def count_cap_from(self, now: ClockReading) -> float | None:
+        """Count the end that no renewal moves from ``now``; return the seconds until it, None without one.
 
         Belief comes first: the write may land and its answer be lost, or a clock be set back.
         """
@@ -156,7 +156,7 @@ class Belief:
 
         ``loss`` is the reason of a release that the holder did not ask for: for the holder it is a loss.
         """
-        if self.remaining() <= 0:
+        if self.end_if_due() <= 0:
             return False
         if loss is not None:
             held = self.end(self._tenure.error(LeaseLostError, loss))
@@ -169,7 +169,7 @@ class Belief:
 
     def lose(self, reason: str) -> None:
         """Lose it for a reason of its holder. Its record stays until the body has left."""
-        if self.remaining() > 0 and self.end(self._tenure.error(LeaseLostError, reason)):
+        if self.end_if_due() > 0 and self.end(self._tenure.error(LeaseLostError, reason)):
             self.stands = True
             self._losses.tell(self.lost)
 

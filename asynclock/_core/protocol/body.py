@@ -47,7 +47,7 @@ class Body:
         """
         self.in_use = True
         belief = self._belief
-        if self._in_flight.closed is not None and belief.remaining() <= 0 and belief.lost is None:
+        if self._in_flight.closed is not None and belief.end_if_due() <= 0 and belief.lost is None:
             raise self._tenure.error(LeaseLostError, CLOSED)
 
     @property

@@ -22,8 +22,8 @@ class Claim:
 
     Only the claim knows their outcomes: the versions they made, whether they can still make a lease, and
     whether store time has reached their tokens. An equal nonce proves that a record is one of them; an equal
-    owner does not. A hand-over passes the claim on: the receiver's writes join it, so all of them are settled
-    in one way.
+    owner does not. A hand-over passes the claim on: the receiver's writes join it, so it finds out the
+    outcome of all of them.
 
     Args:
         objects: How the client writes.
@@ -107,7 +107,7 @@ class Claim:
         """Whether an attempt on ``base`` may still land."""
         return any(each.version is None and each.base == base for each in self._by_nonce.values())
 
-    def settle_on(self, attempt: Attempt) -> None:
+    def note_landed(self, attempt: Attempt) -> None:
         """Note that ``attempt`` landed. Writes based on older versions can only fail, so forget them."""
         kept = {nonce: each for nonce, each in self._by_nonce.items() if each.base == attempt.version}
         self._by_nonce = {attempt.record.nonce: attempt, **kept}
@@ -125,8 +125,8 @@ class Claim:
         epoch = attempt.record.epoch
         return None if epoch is None or epoch <= self._reached else attempt.settled_at
 
-    def until_settled(self, attempt: Attempt) -> float:
-        """Return seconds until store time has reached the token of ``attempt`` (rule 11), else 0.0."""
+    def note_settled(self, attempt: Attempt) -> float:
+        """Note if store time has reached the token of ``attempt`` (rule 11); return seconds until then."""
         wait = self._objects.issuer.until_settled(self.settles_at(attempt))
         if wait <= 0:
             assert attempt.record.epoch is not None  # noqa: S101  our own record

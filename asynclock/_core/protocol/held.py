@@ -73,7 +73,7 @@ class HeldLock:
 
         It must neither block nor raise. It needs no event loop: that of the client may be blocked or closed.
         """
-        self.belief.remaining()  # the first look after the deadline makes the loss final
+        self.belief.end_if_due()  # the first look after the deadline makes the loss final
         self.body.in_use = True
         self._losses.call(tell)
         self._losses.tell(self.belief.lost)

@@ -189,7 +189,7 @@ class Release:
 
         Not while it is kept: that also excludes other callers of this client.
         """
-        settled = self._belief.left() > 0 and self._claim.until_settled(self._tenure.head) <= 0
+        settled = self._belief.left() > 0 and self._claim.note_settled(self._tenure.head) <= 0
         return settled and self.left_to_keep() <= 0
 
     def hand_over(self) -> None:

@@ -51,7 +51,7 @@ class Renewals:
 
     def add(self, held: HeldLock) -> None:
         """Renew a lock from now on, counting from the write that acquired it, until it ends."""
-        remaining, now = held.belief.remaining(), asyncio.get_running_loop().time()
+        remaining, now = held.belief.end_if_due(), asyncio.get_running_loop().time()
         sent_ago = self._objects.now().elapsed(held.tenure.head.sent)
         self._renew_at[held] = self._interval_after(now - sent_ago, self._acquired)
         if None not in self._timers:
@@ -114,13 +114,13 @@ class Renewals:
             body_loop = each.body.loop
             if (
                 renew_at < self._next_look
-                or each.belief.remaining() < BETWEEN_LOOKS
+                or each.belief.end_if_due() < BETWEEN_LOOKS
                 or (body_loop is not None and body_loop.is_closed())
             ):
                 self._look_at(each)
 
     def _look_at(self, held: HeldLock) -> None:
-        if (remaining := held.belief.remaining()) <= 0:
+        if (remaining := held.belief.end_if_due()) <= 0:
             self.discard(held)
             held.ending.report_loss()  # an interrupt may have cut off who found it
             return
@@ -143,4 +143,4 @@ class Renewals:
             self._renew_at[held] = self._interval_after(started, self._renewed)
         else:
             self._renew_at[held] = now + self._objects.jittered(self._interval / 4)
-        self._look_later(held, held.belief.remaining(), now)
+        self._look_later(held, held.belief.end_if_due(), now)

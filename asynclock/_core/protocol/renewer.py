@@ -62,7 +62,7 @@ class Renewer:
     def start(self) -> asyncio.Task[BackendError | None] | None:
         """Start a renewal or return the running one; None if the lock is no longer held."""
         renewal = self.running
-        if renewal is None and self._belief.remaining() > 0:
+        if renewal is None and self._belief.end_if_due() > 0:
             # Already done if tasks start eagerly and the store answers at once.
             renewal = self.last = self._objects.in_flight.spawn(self._renew())
         return renewal
@@ -82,12 +82,12 @@ class Renewer:
         if self._belief.capped and not objects.issuer.knows_time():
             with suppress(BackendError, RecordCorruptError, ConfigError):  # the write will tell
                 await objects.read(key)  # as for a record that is kept (rule 21)
-        if (left := self._belief.remaining()) <= 0:
+        if (left := self._belief.end_if_due()) <= 0:
             return None  # past the deadline no renewal is sent
         base = self._tenure.head
         try:
             now = objects.now()
-            record = objects.issuer.renewed(base.record, now, self._belief.until_cap(now))
+            record = objects.issuer.renewed(base.record, now, self._belief.count_cap_from(now))
             attempt = Attempt(record, base.version, now, base.settled_at)
             outcome = await self._claim.write(attempt, timeout=left)
             if isinstance(outcome, Attempt):
@@ -103,7 +103,7 @@ class Renewer:
     async def _read_back(self, outcome: Refused | Open) -> BackendError | None:
         """Find out the outcome of a renewal that the store did not confirm (rule 2)."""
         error = outcome.error
-        if (left := self._belief.remaining()) <= 0:
+        if (left := self._belief.end_if_due()) <= 0:
             return error
         try:
             seen = await self._objects.read(self._tenure.key, timeout=left)
@@ -133,10 +133,10 @@ class Renewer:
         if self._belief.phase in {Phase.HANDED_OVER, Phase.RELEASED}:
             return  # the claim is the receiver's, or settled
         self._tenure.head = attempt
-        self._claim.settle_on(attempt)
-        if (left := self._belief.remaining()) <= 0 or not self._belief.extend(attempt.sent):
+        self._claim.note_landed(attempt)
+        if (left := self._belief.end_if_due()) <= 0 or not self._belief.extend(attempt.sent):
             return
         self._refusals.count = 0
-        self._claim.until_settled(attempt)  # while there is a Date to tell by
+        self._claim.note_settled(attempt)  # while there is a Date to tell by
         age = self._tenure.age()
         self._tenure.report("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left, age=age)

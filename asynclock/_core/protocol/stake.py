@@ -31,14 +31,14 @@ class Stake:
         self._objects = objects
         self._key = key
 
-    def unsettled(self) -> Attempt | None:
+    def may_stand(self) -> Attempt | None:
         """Return the last write, if it may stand and no held lock answers for it; else None."""
         last = self.claim.last()
         return None if last is None or (self.given is None and self.claim.is_spent(last)) else last
 
-    def settle_on(self, attempt: Attempt) -> None:
+    def note_landed(self, attempt: Attempt) -> None:
         """Note that ``attempt`` landed, and with it the end of the lock that was handed over."""
-        self.claim.settle_on(attempt)
+        self.claim.note_landed(attempt)
         given, self.given = self.given, None
         if given is not None:
             given.ending.written_over()

@@ -35,7 +35,7 @@ def held_here(base_path: str) -> bool:
     except ConfigError:
         return False  # no lock can exist for such a path
     locks = [found() for found, identity in list(_tables.items()) if identity == table.identity]
-    return any(held is not None and held.belief.remaining() > 0 for held in locks)
+    return any(held is not None and held.belief.end_if_due() > 0 for held in locks)
 
 
 def refuse_if_held(base_path: str) -> None:
