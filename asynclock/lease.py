@@ -84,7 +84,7 @@ class Lease(LeaseHandle):
         return ticket.encode()
 
     async def __aenter__(self) -> Self:
-        self._held.body.enter()
+        self._held.enter()
         self._held.body.loop = asyncio.get_running_loop()
         return self
 

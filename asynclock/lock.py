@@ -308,7 +308,7 @@ class Hold(AbstractAsyncContextManager[Lease]):
         self._task, self._cancelling = ref(task), task.cancelling()
         held, loop, cancel = lease._held, asyncio.get_running_loop(), WeakMethod(self._cancel)
         self._lock._engine.note_body(task, held)
-        held.body.enter()
+        held.enter()
         held.body.loop = loop
 
         def lost(_: LeaseLostError) -> None:

@@ -459,7 +459,7 @@ class Lease(LeaseHandle):
         return ticket.encode()
 
     def __enter__(self) -> Self:
-        self._held.body.enter()
+        self._held.enter()
         return self
 
     def __exit__(
@@ -516,7 +516,7 @@ def _entered(lock: Holdable, acquire: Callable[[], Lease]) -> Lease:
     engine.refuse_nested(thread)
     lease = acquire()
     engine.note_body(thread, lease._held)
-    lease._held.body.enter()
+    lease._held.enter()
     return lease
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from asynclock._core.protocol.belief import Belief
 from asynclock._core.protocol.body import Body
 from asynclock._core.protocol.ending import Ending
-from asynclock._core.protocol.losses import Losses
 from asynclock._core.protocol.release import Release
 from asynclock._core.protocol.renewer import Renewer
 from asynclock._core.protocol.tenure import Tenure
@@ -34,20 +33,20 @@ class Believer(Protocol):
 
 
 class _Nobody:
-    """In place of ``Losses``: tells nobody."""
+    """In place of ``Body``: tells nobody."""
 
     def note(self, error: object) -> None:
-        """See ``Losses.note``."""
+        """See ``Body.note``."""
 
     def report_soon(self) -> None:
-        """See ``Losses.report_soon``."""
+        """See ``Body.report_soon``."""
 
     def tell(self, lost: object) -> None:
-        """See ``Losses.tell``."""
+        """See ``Body.tell``."""
 
 
 _NOBODY: Any = _Nobody()
-_PARTS: Final = (Belief, Body, Ending, Losses, Release, Renewer, Tenure)
+_PARTS: Final = (Belief, Body, Ending, Release, Renewer, Tenure)
 
 
 class Probe:
@@ -78,7 +77,7 @@ class Probe:
         if self._belief is not None:
             # What the copy finds must not be found in the original, and nobody hears of it.
             self._belief._ends = self._belief._ends.copy()
-            self._belief._losses = _NOBODY
+            self._belief._body = _NOBODY
 
 
 @dataclass(slots=True, eq=False)

@@ -77,7 +77,6 @@ CLEAN_UP_HELD: Final = f"{_RELEASE}._clean_up"
 _ENDING: Final = "asynclock._core.protocol.ending:Ending"
 ENDED: Final = f"{_ENDING}.end"
 FOUND_GONE: Final = f"{_ENDING}.found_gone"
-CAP_AT: Final = "asynclock._core.protocol.cap:Cap.at"
 CANCEL_TIMER: Final = "asynclock._core.protocol.renewal:Renewals._cancel"
 
 # Judging what was seen.
@@ -981,16 +980,16 @@ MUTANTS: Final = (
     Mutant(
         "end at most: promise with each renewal what was left at the first",
         COUNT_CAP,
-        "self._cap = self._cap.at($now)",
-        "pass",
+        "self._cap = $left, $now",
+        "$left = self._cap[0]",
         Invariant.CAPPED,
         "capped",
     ),
     Mutant(
         "end at most: count again from each renewal",
-        CAP_AT,
-        "Cap(self.left($now), $now, self.at_most)",
-        "Cap(self.at_most, $now, self.at_most)",
+        COUNT_CAP,
+        "self._cap = $left, $now",
+        "self._cap = self._at_most, $now",
         Invariant.CAPPED,
         "capped",
     ),

@@ -8,7 +8,7 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, LeaseExpiredError, LeaseSettings
-from asynclock._core.protocol.cap import Cap
+from asynclock.clock import ClockReading
 from asynclock.testing._faulty import Fault
 from tests.unit.kit import (
     BELIEF,
@@ -220,10 +220,16 @@ async def test_too_short_a_time_is_refused_before_anything_is_written(at_most: o
         assert (await lock.status()).state == "absent"
 
 
-def test_a_cap_moved_on_ends_at_the_same_time() -> None:
+@in_virtual_time
+async def test_a_cap_moved_on_ends_at_the_same_time(world: World) -> None:
     """Counted from a later reading, it ends when it did, or before if a clock has jumped ahead."""
-    start = asynclock.clock.ClockReading(0.0, 0.0, 100.0)
-    cap = Cap(10.0, start, 10.0)
-    ahead = asynclock.clock.ClockReading(1.0, 1.0, 105.0)
-    assert cap.at(ahead).seconds == 5.0
-    assert cap.at(ahead).left(asynclock.clock.ClockReading(2.0, 2.0, 102.0)) == 4.0
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire(at_most=10.0)
+        belief = lease._held.belief
+        start = belief.sent
+        ahead = ClockReading(start.monotonic + 1.0, start.boot + 1.0, start.wall + 5.0)
+        later = ClockReading(start.monotonic + 2.0, start.boot + 2.0, start.wall + 2.0)
+
+        assert belief.count_cap_from(ahead) == pytest.approx(5.0)
+        assert belief.count_cap_from(later) == pytest.approx(4.0)
+        await lease.release()

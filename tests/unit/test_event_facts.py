@@ -170,6 +170,23 @@ async def test_a_lock_without_fencing_has_no_token_in_its_events(world: World) -
 
 
 @in_virtual_time
+async def test_a_release_after_a_signal_says_since_when_its_holder_does_not_believe(world: World) -> None:
+    """Belief ends with the signal, however long the store does not answer the release."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        faulty(client).inject(Fault.UNAVAILABLE, times=ALWAYS)
+        lease._held.release.let_go("a signal told this process to end")
+        await asyncio.sleep(1.0)
+        lease._held.release.note_pending()
+        await asyncio.sleep(1.0)
+        lease._held.release.give_up("the process ended")
+        faulty(client).calm()
+
+    assert one(world, "release_pending").since_end == pytest.approx(1.0, abs=0.01)
+    assert one(world, "release_unconfirmed").since_end == pytest.approx(2.0, abs=0.01)
+
+
+@in_virtual_time
 async def test_a_fenced_write_is_an_event(world: World) -> None:
     """It names the object and the token, and says how long it took."""
     async with world.client() as client, client.lock("orders").hold() as lease:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from asynclock._core.protocol.cap import Cap
 from asynclock.clock import ClockReading
 from asynclock.errors import LeaseExpiredError, LeaseLostError
 
 if TYPE_CHECKING:
-    from asynclock._core.protocol.losses import Losses
-    from asynclock._core.protocol.objects import LockObjects
-    from asynclock._core.protocol.refusals import Refusals
+    from asynclock._core.protocol.body import Body
     from asynclock._core.protocol.tenure import Tenure
 
 
@@ -27,49 +25,42 @@ class Phase(Enum):
 
 
 _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at a lease
+_ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
 
 
 class Belief:
     """Whether one lock is believed to be held: from any thread and from a signal handler, at any point.
 
     The first caller after the deadline makes the loss final, so that no answer can revive the lock: its entry
-    is the first one of a list, without a mutex.
+    is the first one of a list, without a mutex. Only here the phase changes.
 
     Args:
-        tenure: Which lock.
-        objects: Whose clocks count.
+        tenure: Which lock, and whose clocks count.
+        body: Hears of its loss.
         at_most: Seconds after which belief ends for good (rule 27), or None.
-        refusals: Of its renewals.
-        losses: Tells of its loss.
 
     Attributes:
+        tenure: As given.
         phase: How far the lock has come.
         lost: Why it was lost, or None.
         sent: Belief counts from here: when the last write that extends it was sent.
         stands: It was lost, though its record still promises a time: free it once the body has left.
     """
 
-    def __init__(
-        self,
-        tenure: Tenure,
-        objects: LockObjects,
-        *,
-        at_most: float | None,
-        refusals: Refusals,
-        losses: Losses,
-    ) -> None:
+    def __init__(self, tenure: Tenure, body: Body, at_most: float | None) -> None:
+        self.tenure: Tenure = tenure
         self.phase: Phase = Phase.HELD
         self.lost: LeaseLostError | None = None
         self.sent: ClockReading = tenure.head.sent
         self.stands: bool = False
-        self._tenure = tenure
-        self._objects = objects
-        self._span = objects.timing.belief
-        self._cap: Cap | None = None if at_most is None else Cap(at_most, self.sent, at_most)
-        self._refusals = refusals
-        self._losses = losses
-        # The first entry ended belief: a loss, or the clocks at a release.
-        self._ends: list[object] = []
+        self._objects = tenure.objects
+        self._span = tenure.objects.timing.belief
+        self._at_most = at_most
+        # Seconds from a reading to the end that no renewal moves.
+        self._cap: tuple[float, ClockReading] | None = None if at_most is None else (at_most, self.sent)
+        self._body = body
+        # The first entry ended belief: the clocks then, and the loss; None: a release.
+        self._ends: list[tuple[ClockReading, LeaseLostError | None]] = []
 
     def end_if_due(self) -> float:
         """End belief if its deadline has passed; return the seconds that are left, 0.0 once it has ended."""
@@ -78,7 +69,7 @@ class Belief:
             return left
         left = self._believed()
         if self.lost is not None:
-            self._losses.tell(self.lost)
+            self._body.tell(self.lost)
         return left
 
     def check(self) -> None:
@@ -91,7 +82,7 @@ class Belief:
             return
         if (lost := self.lost) is not None:
             raise lost.with_traceback(None)
-        raise self._tenure.error(LeaseLostError, "it was released")
+        raise self.tenure.error(LeaseLostError, "it was released")
 
     def _believed(self) -> float:
         """Like ``end_if_due``, but without reporting a loss."""
@@ -100,13 +91,13 @@ class Belief:
         sent = self.sent
         if (left := self.left()) > 0:
             return left
-        capped = self._cap is not None and self._cap.left(self._objects.now()) <= 0
+        capped = self._cap is not None and self._until_cap(self._objects.now()) <= 0
         reason = "its deadline passed before a renewal was confirmed"
-        if self._cap is not None and capped:
-            reason = f"it was held for as long as it may be, at_most={self._cap.at_most:g} s"
-        elif self._refusals.final:
+        if capped:
+            reason = f"it was held for as long as it may be, at_most={self._at_most:g} s"
+        elif self.tenure.claim.refusals.final:
             reason += ": the store refuses them over the version that it shows; run asynclock doctor"
-        self.end(self._tenure.error(LeaseExpiredError, reason))
+        self.end(self.tenure.error(LeaseExpiredError, reason))
         if isinstance(self.lost, LeaseExpiredError):
             self.stands = capped
             self.sent = sent  # even if a renewal landed in this very instant: its record is to be freed
@@ -118,14 +109,16 @@ class Belief:
         left = self._span - max(
             clock.monotonic() - sent.monotonic, clock.boot() - sent.boot, clock.wall() - sent.wall
         )
-        return left if self._cap is None else min(left, self._cap.left(self._objects.now()))
+        return left if self._cap is None else min(left, self._until_cap(self._objects.now()))
 
     def since_end(self) -> float:
         """Return for how many seconds belief has ended; 0.0 if it has not."""
-        end = self._ends[0] if self._ends else None
-        if isinstance(end, ClockReading):
-            return ClockReading.now(self._objects.clock).elapsed(end)
-        return max(0.0, -self.left()) if isinstance(end, LeaseExpiredError) else 0.0
+        if not self._ends:
+            return 0.0
+        at, loss = self._ends[0]
+        if isinstance(loss, LeaseExpiredError):
+            return max(0.0, -self.left())  # since the deadline, however late that was noticed
+        return ClockReading.now(self._objects.clock).elapsed(at)
 
     @property
     def capped(self) -> bool:
@@ -139,8 +132,15 @@ class Belief:
         """
         if self._cap is None:
             return None
-        self._cap = self._cap.at(now)
-        return self._cap.seconds
+        left = self._until_cap(now)
+        self._cap = left, now
+        return left
+
+    def _until_cap(self, now: ClockReading) -> float:
+        if self._cap is None:
+            return math.inf
+        seconds, since = self._cap
+        return seconds - now.elapsed(since)
 
     def extend(self, sent: ClockReading) -> bool:
         """Count belief from a renewal that landed; return False if it has ended."""
@@ -159,34 +159,54 @@ class Belief:
         if self.end_if_due() <= 0:
             return False
         if loss is not None:
-            held = self.end(self._tenure.error(LeaseLostError, loss))
-            self._losses.tell(self.lost)
+            held = self.end(self.tenure.error(LeaseLostError, loss))
+            self._body.tell(self.lost)
             return held
-        self._ends.append(end := ClockReading.now(self._objects.clock))
+        self._ends.append(end := (ClockReading.now(self._objects.clock), None))
         if held := self._ends[0] is end:
             self.phase = Phase.RELEASING
         return held
 
     def lose(self, reason: str) -> None:
         """Lose it for a reason of its holder. Its record stays until the body has left."""
-        if self.end_if_due() > 0 and self.end(self._tenure.error(LeaseLostError, reason)):
+        if self.end_if_due() > 0 and self.end(self.tenure.error(LeaseLostError, reason)):
             self.stands = True
-            self._losses.tell(self.lost)
+            self._body.tell(self.lost)
 
     def abandon(self, reason: str) -> None:
         """End belief without a write and without reporting it: in a forked child."""
-        self._losses.forget()  # they belong to the parent
+        self._body.forget()  # they belong to the parent
         if self.phase is Phase.HELD:
-            self.lost, self.phase = self._tenure.error(LeaseLostError, reason), Phase.LOST
+            self.lost, self.phase = self.tenure.error(LeaseLostError, reason), Phase.LOST
 
     def end(self, loss: LeaseLostError) -> bool:
         """Make a loss final; False if belief has ended by something else."""
-        self._ends.append(loss)
-        first = self._ends[0]
-        if isinstance(first, LeaseLostError):
+        self._ends.append((ClockReading.now(self._objects.clock), loss))
+        _, first = self._ends[0]
+        if first is not None:
             self.lost, self.phase = first, Phase.LOST  # also for another thread that has not come this far
         if first is not loss:
             return False
-        self._losses.note(loss)
-        self._losses.report_soon()
+        self._body.note(loss)
+        self._body.report_soon()
         return True
+
+    def found_gone(self, loss: LeaseLostError) -> bool:
+        """Make a loss final that a renewal, or a release that was sent, has found; False if it has ended."""
+        if self.phase is Phase.HELD:
+            return self.end(loss)
+        if self.phase in _ENDED:
+            return False
+        self.lost, self.phase = loss, Phase.LOST
+        self._body.note(loss)
+        return True
+
+    def hand_over(self) -> None:
+        """Note, after ``stop``, that a receiver writes over the record, or frees it (rule 15)."""
+        self.phase = Phase.HANDED_OVER
+
+    def close(self) -> LeaseLostError | None:
+        """Note that nothing of the lock is left to do; return why it was lost, or None."""
+        if self.phase is not Phase.LOST:
+            self.phase = Phase.RELEASED
+        return self.lost

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from asynclock._core.protocol.belief import Phase
-from asynclock._core.protocol.losses import Losses, nothing
+from asynclock._core.protocol.body import nothing
 from asynclock.errors import LeaseExpiredError, LeaseTakenOverError
 
 if TYPE_CHECKING:
@@ -13,12 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock._core.protocol.belief import Belief
+    from asynclock._core.protocol.body import Body
     from asynclock._core.protocol.decisions import Displaced
-    from asynclock._core.protocol.tenure import Tenure
     from asynclock.errors import LeaseLostError
     from asynclock.events import Kind
-
-_ENDED: Final = frozenset({Phase.RELEASED, Phase.LOST})
 
 
 class Ending:
@@ -31,18 +28,15 @@ class Ending:
         on_expiry: Called when the deadline has ended it, before that is reported.
     """
 
-    def __init__(
-        self, tenure: Tenure, belief: Belief, losses: Losses, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, belief: Belief, body: Body, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.future: asyncio.Future[LeaseLostError | None] = loop.create_future()
         self.confirmed: bool = False
         self.on_expiry: Callable[[], object] = nothing
-        self._tenure = tenure
         self._belief = belief
-        self._losses = losses
+        self._body = body
         self._then: Callable[[], object] = nothing
-        losses.report = self.report_loss
+        body.report = self.report_loss
 
     def then(self, call: Callable[[], object]) -> None:
         """Call ``call`` in the step that ends the lock, on the client's loop; at once if it has ended."""
@@ -53,7 +47,7 @@ class Ending:
 
     def report_loss(self) -> None:
         """End the lock and report its loss once; on the client's loop, or anywhere if that loop is closed."""
-        if (error := self._losses.take()) is None:
+        if (error := self._body.take()) is None:
             return
         if isinstance(error, LeaseExpiredError) and not self.loop.is_closed():
             self.on_expiry()
@@ -64,16 +58,11 @@ class Ending:
         if not by.proven:
             self.end("released", f"{by.reason} since")
             return
-        belief = self._belief
-        if belief.phase in _ENDED:
-            return
-        error = self._tenure.error(LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token)
-        if belief.phase is not Phase.HELD:
-            belief.lost, belief.phase = error, Phase.LOST
-            self._losses.note(error)
-        elif not belief.end(error):
-            return
-        self.report_loss()
+        error = self._belief.tenure.error(
+            LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token
+        )
+        if self._belief.found_gone(error):
+            self.report_loss()
 
     def written_over(self) -> None:
         """The receiver of a hand-over has acquired the lock: this lease lasted until then."""
@@ -81,16 +70,14 @@ class Ending:
 
     def end(self, kind: Kind, detail: str = "", reason: str = "") -> None:
         """End the lock, unless it has ended, and report ``kind``."""
-        belief = self._belief
         if kind == "released":
             self.confirmed = True
-        if belief.phase is not Phase.LOST:
-            belief.phase = Phase.RELEASED
+        lost = self._belief.close()
         # End it first: a report runs callbacks of the user.
         if not self.future.done() and not self.loop.is_closed():
-            self.future.set_result(belief.lost)
+            self.future.set_result(lost)
             self._then()
-        self._losses.tell(belief.lost)
-        self._tenure.report_end(kind, detail, reason, belief.since_end())
+        self._body.tell(lost)
+        self._belief.tenure.report_end(kind, detail, reason, self._belief.since_end())
         # Nothing is left to do, and a circle of references would wait for the collector.
-        self._then = self.on_expiry = self._losses.report = nothing
+        self._then = self.on_expiry = self._body.report = nothing

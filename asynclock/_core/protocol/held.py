@@ -6,20 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from asynclock._core.protocol.belief import Belief
-from asynclock._core.protocol.body import Body
-from asynclock._core.protocol.claim import Claim
+from asynclock._core.protocol.body import CLOSED, Body
 from asynclock._core.protocol.ending import Ending
-from asynclock._core.protocol.losses import Losses
-from asynclock._core.protocol.refusals import Refusals
 from asynclock._core.protocol.release import Release
 from asynclock._core.protocol.renewer import Renewer
 from asynclock._core.protocol.tenure import Tenure
+from asynclock.errors import LeaseLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from asynclock._core.protocol.claim import Claim
     from asynclock._core.protocol.objects import Attempt, LockObjects
-    from asynclock.errors import LeaseLostError
 
 
 class HeldLock:
@@ -30,8 +28,7 @@ class HeldLock:
 
     Attributes:
         tenure: Which lock, whose, under which token.
-        claim: Its writes. Its own: the clean-up of a loss must not mistake a later write of the acquisition
-            for its own.
+        claim: Its writes.
         belief: How long it is believed to be held.
         renewer: Renews it.
         release: Frees it, or hands it over.
@@ -44,29 +41,24 @@ class HeldLock:
         self, *, objects: LockObjects, key: str, landed: Attempt, at_most: float | None = None
     ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self._losses = losses = Losses(self.loop)
-        refusals = Refusals()
         self.tenure: Tenure = Tenure(objects, key, landed)
-        self.claim: Claim = Claim(objects, key, landed)
-        self.belief: Belief = Belief(self.tenure, objects, at_most=at_most, refusals=refusals, losses=losses)
-        self.ending: Ending = Ending(self.tenure, self.belief, losses, self.loop)
-        self.renewer: Renewer = Renewer(
-            objects,
-            tenure=self.tenure,
-            claim=self.claim,
-            belief=self.belief,
-            refusals=refusals,
-            ending=self.ending,
-        )
-        self.release: Release = Release(
-            objects,
-            tenure=self.tenure,
-            claim=self.claim,
-            belief=self.belief,
-            renewer=self.renewer,
-            ending=self.ending,
-        )
-        self.body: Body = Body(self.tenure, self.belief, objects.in_flight)
+        self.claim: Claim = self.tenure.claim
+        self.body: Body = Body(self.loop)
+        self.belief: Belief = Belief(self.tenure, self.body, at_most)
+        self.ending: Ending = Ending(self.belief, self.body, self.loop)
+        self.renewer: Renewer = Renewer(self.belief, self.ending)
+        self.release: Release = Release(self.belief, self.ending, self.renewer)
+
+    def enter(self) -> None:
+        """Note that a body works under the lease from now on.
+
+        Raises:
+            LeaseLostError: The client was closed meanwhile.
+        """
+        self.body.in_use = True
+        closed = self.tenure.objects.in_flight.closed is not None
+        if closed and self.belief.end_if_due() <= 0 and self.belief.lost is None:
+            raise self.tenure.error(LeaseLostError, CLOSED)
 
     def on_lost(self, tell: Callable[[LeaseLostError], object]) -> None:
         """Call ``tell`` once at a loss, in the thread that finds it; at once if it is lost. From any thread.
@@ -75,5 +67,5 @@ class HeldLock:
         """
         self.belief.end_if_due()  # the first look after the deadline makes the loss final
         self.body.in_use = True
-        self._losses.call(tell)
-        self._losses.tell(self.belief.lost)
+        self.body.on_lost(tell)
+        self.body.tell(self.belief.lost)

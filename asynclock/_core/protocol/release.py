@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock._core.protocol.belief import Belief
-    from asynclock._core.protocol.claim import Claim
     from asynclock._core.protocol.ending import Ending
     from asynclock._core.protocol.objects import Attempt, LockObjects, Outcome
     from asynclock._core.protocol.renewer import Renewer
-    from asynclock._core.protocol.tenure import Tenure
 
 _LONGER: Final = 1.01
 
@@ -32,21 +30,12 @@ class Release:
         freed: The write that released the lock, and left it free, or kept (rule 21) or offered (rule 29).
     """
 
-    def __init__(
-        self,
-        objects: LockObjects,
-        *,
-        tenure: Tenure,
-        claim: Claim,
-        belief: Belief,
-        renewer: Renewer,
-        ending: Ending,
-    ) -> None:
+    def __init__(self, belief: Belief, ending: Ending, renewer: Renewer) -> None:
         self.freed: Freed | None = None
-        self._objects = objects
-        self._in_flight = objects.in_flight
-        self._tenure = tenure
-        self._claim = claim
+        self._tenure = belief.tenure
+        self._objects = belief.tenure.objects
+        self._in_flight = belief.tenure.objects.in_flight
+        self._claim = belief.tenure.claim
         self._belief = belief
         self._renewer = renewer
         self._ending = ending
@@ -194,7 +183,7 @@ class Release:
 
     def hand_over(self) -> None:
         """Leave record and claim to a receiver, which calls ``written_over``, ``found_gone`` or ``free``."""
-        self._belief.phase = Phase.HANDED_OVER
+        self._belief.hand_over()
         self._in_flight.add(self._ending.future)
 
     # After a loss.

@@ -15,11 +15,8 @@ from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.belief import Belief
-    from asynclock._core.protocol.claim import Claim
     from asynclock._core.protocol.ending import Ending
-    from asynclock._core.protocol.objects import LockObjects, Open
-    from asynclock._core.protocol.refusals import Refusals
-    from asynclock._core.protocol.tenure import Tenure
+    from asynclock._core.protocol.objects import Open
 
 
 class Renewer:
@@ -29,22 +26,12 @@ class Renewer:
         last: The last renewal, running or not; None: there was none.
     """
 
-    def __init__(
-        self,
-        objects: LockObjects,
-        *,
-        tenure: Tenure,
-        claim: Claim,
-        belief: Belief,
-        refusals: Refusals,
-        ending: Ending,
-    ) -> None:
+    def __init__(self, belief: Belief, ending: Ending) -> None:
         self.last: asyncio.Task[BackendError | None] | None = None
-        self._objects = objects
-        self._tenure = tenure
-        self._claim = claim
+        self._tenure = belief.tenure
+        self._objects = belief.tenure.objects
+        self._claim = belief.tenure.claim
         self._belief = belief
-        self._refusals = refusals
         self._ending = ending
 
     @property
@@ -118,8 +105,9 @@ class Renewer:
             self._tenure.head = mine  # written again under its nonce: the next renewal replaces that
         if seen.version == self._tenure.head.version:
             if isinstance(outcome, Refused):
-                self._refusals.note(Shown(head.version, head.record), Shown(seen.version, seen.record))
-                return self._refusals.error(outcome.error, url=self._objects.events.url)
+                refusals = self._claim.refusals
+                refusals.note(Shown(head.version, head.record), Shown(seen.version, seen.record))
+                return refusals.error(outcome.error, url=self._objects.events.url)
             return error  # unchanged: the attempt may still land
         self._taken_over(displaced(seen, self._tenure.owner))
         return None
@@ -136,7 +124,7 @@ class Renewer:
         self._claim.note_landed(attempt)
         if (left := self._belief.end_if_due()) <= 0 or not self._belief.extend(attempt.sent):
             return
-        self._refusals.count = 0
+        self._claim.refusals.count = 0
         self._claim.note_settled(attempt)  # while there is a Date to tell by
         age = self._tenure.age()
         self._tenure.report("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left, age=age)

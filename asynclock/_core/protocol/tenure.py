@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from asynclock._core.protocol.claim import Claim
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,20 +18,26 @@ class Tenure:
     """What a held lock is, made of the write that ``landed``; reports its events, and names it in errors.
 
     Attributes:
+        objects: How the client reads and writes.
+        key: Of the lock's object.
+        owner: The id under which it is held.
+        fencing_token: Its token.
         head: The last write that is known to have landed.
         fenced: Its token is one that resources may check (rule 11), so events name it.
+        claim: Its writes. Its own: the clean-up of a loss must not mistake a later write of the acquisition
+            for its own.
     """
 
     def __init__(self, objects: LockObjects, key: str, landed: Attempt) -> None:
         assert landed.record.epoch is not None  # noqa: S101  our own record
-        self.key = key
+        self.objects: LockObjects = objects
+        self.key: str = key
         self.owner: str = landed.record.owner
         self.fencing_token: int = landed.record.epoch
         self.head: Attempt = landed
         self.fenced: bool = True
+        self.claim: Claim = Claim(objects, key, landed)
         self._began = landed.sent.monotonic
-        self._clock = objects.clock
-        self._events = objects.events
         self._handed_out = False
 
     def error(self, kind: Callable[..., LeaseLostError], reason: str, **fields: Any) -> LeaseLostError:  # noqa: ANN401  those of ``kind``
@@ -46,7 +54,7 @@ class Tenure:
 
     def age(self) -> float:
         """Return seconds since the write that acquired it was sent, on the monotonic clock."""
-        return self._clock.monotonic() - self._began
+        return self.objects.clock.monotonic() - self._began
 
     def report_end(self, kind: Kind, detail: str, reason: str, since_end: float) -> None:
         """Report how the lease ended or is ending, if it ever was a lease; belief ended ``since_end`` ago."""
@@ -55,7 +63,7 @@ class Tenure:
 
     def report_stall(self, seconds: float) -> None:
         """Report for how long this process did not run."""
-        self._events.emit("stalled", self.key, self.owner, self._told_token, duration=seconds)
+        self.objects.events.emit("stalled", self.key, self.owner, self._told_token, duration=seconds)
 
     def report(
         self,
@@ -69,8 +77,8 @@ class Tenure:
         age: float | None = None,
     ) -> None:
         """Report an event; ``since``, on the monotonic clock, gives its duration."""
-        duration = None if since is None else self._clock.monotonic() - since
-        self._events.emit(
+        duration = None if since is None else self.objects.clock.monotonic() - since
+        self.objects.events.emit(
             kind,
             self.key,
             self.owner,
