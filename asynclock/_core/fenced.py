@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from asynclock._core.protocol.refusals import Refusals, Shown
+from asynclock._core.protocol.refusals import Refusals
 from asynclock.backend import MAX_BODY, Absent
 from asynclock.errors import (
     BackendError,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from asynclock._core.client import Core
     from asynclock._core.handles import LeaseHandle
+    from asynclock._core.protocol.refusals import Shown
     from asynclock.backend import Stored
 
 _HEADER: Final = re.compile(rb'\{"fencingToken":(0|[1-9][0-9]{0,15})\}\n')
@@ -165,4 +166,4 @@ def _check(lease: LeaseHandle, open_write: BackendError | None) -> None:
 
 
 def _shown(value: FencedValue | None) -> Shown:
-    return Shown(None, None) if value is None else Shown(value.version, None)
+    return (None if value is None else value.version), None

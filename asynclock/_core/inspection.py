@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from asynclock._core.protocol.decisions import judge, may_prune
 from asynclock._core.protocol.objects import Attempt, Landed, Open
-from asynclock._core.protocol.refusals import Refusals, Shown
+from asynclock._core.protocol.refusals import Refusals
 from asynclock._core.record import LockRecord, is_no_lock
 from asynclock._core.status import corrupt_status, seen_status
 from asynclock.backend import Absent
@@ -104,7 +104,7 @@ class Inspection:
                 ) from outcome.error
             if isinstance(outcome, Open):
                 raise outcome.error
-            shown = Shown(status.version, None)
+            shown = status.version, None
             refusals.note(shown, shown)
             if refusals.final:
                 raise refusals.error(outcome.error, url=objects.events.url)

@@ -609,14 +609,14 @@ MUTANTS: Final = (
     Mutant(
         "count refusals over what others have written",
         NOTE_REFUSAL,
-        "not $back.is_still($base)",
+        "not _is_still($back, $base)",
         "False",
         Invariant.REFUSALS,
         "contention",
         also=(
             Change(
                 NOTE_REFUSAL,
-                "self.count = self.count + 1 if $base.is_still(self._base) else 1",
+                "self.count = self.count + 1 if _is_still($base, self._base) else 1",
                 "self.count += 1",
             ),
         ),

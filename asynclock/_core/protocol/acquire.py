@@ -10,7 +10,6 @@ from asynclock._core.protocol.acquisition_events import AcquisitionEvents
 from asynclock._core.protocol.decisions import Seen, Verdict, judge
 from asynclock._core.protocol.held import HeldLock
 from asynclock._core.protocol.objects import Attempt, Refused
-from asynclock._core.protocol.refusals import Shown
 from asynclock._core.protocol.retries import Retries
 from asynclock._core.protocol.stake import Stake
 from asynclock._core.record import LockRecord
@@ -195,8 +194,7 @@ class Acquisition:
             UnsupportedBackendError: It has done so three times in a row.
         """
         refusals = self._observation.refusals
-        base, shown = Shown(seen.version, seen.record), Shown(back.version, back.record)
-        if not refusals.note(base, shown):
+        if not refusals.note((seen.version, seen.record), (back.version, back.record)):
             return False
         told = refusals.error(refused.error, url=self._objects.events.url)
         if refusals.final:

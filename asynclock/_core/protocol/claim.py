@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from asynclock._core.protocol.decisions import Displaced, Freed, displaced
 from asynclock._core.protocol.objects import Attempt, Landed, Open, Refused
-from asynclock._core.protocol.refusals import Refusals, Shown
+from asynclock._core.protocol.refusals import Refusals
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.decisions import Seen
     from asynclock._core.protocol.objects import LockObjects, Outcome
+    from asynclock._core.protocol.refusals import Shown
     from asynclock._core.record import LockRecord
 
 
@@ -179,7 +180,7 @@ class Claim:
             else:
                 if seen.record is not None and self._has_freed(seen.record, head.record.owner):
                     return Freed(seen.record, seen.version, read_back=True)
-                base = Shown(attempt.base, None if head.version is None else head.record)
+                base = attempt.base, None if head.version is None else head.record
                 self._note_refusal(refusals, outcome, base, seen)
                 if seen.version != attempt.base:
                     mine = self.recognise(seen)
@@ -195,7 +196,7 @@ class Claim:
 
     def _note_refusal(self, refusals: Refusals, outcome: Outcome, base: Shown, seen: Seen) -> None:
         """Note the object seen after a refused write over ``base`` (rule 23)."""
-        if isinstance(outcome, Refused) and refusals.note(base, Shown(seen.version, seen.record)):
+        if isinstance(outcome, Refused) and refusals.note(base, (seen.version, seen.record)):
             self.refusal = refusals.error(outcome.error, url=self._objects.events.url)
 
     async def free_once(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from asynclock._text import printable
 from asynclock.errors import PreconditionFailedError, UnsupportedBackendError
@@ -17,20 +17,9 @@ _COMPRESSED: Final = r'.*[-;](gzip|br|deflate|zstd|df)"?'
 _SHOWN: Final = 80
 
 
-class Shown(NamedTuple):
-    """The state of an object when a write was based on it, or when it was read after that.
-
-    Attributes:
-        version: Its version; None: there was no object.
-        content: What tells two writes apart even if the version was changed on the way; None: unknown.
-    """
-
-    version: str | None
-    content: object
-
-    def is_still(self, base: Shown) -> bool:
-        """Whether this equals ``base``: no other write came in between."""
-        return self.version == base.version or (self.content is not None and self.content == base.content)
+Shown: TypeAlias = tuple[str | None, object]
+"""The version of an object, None without one; and what tells two writes apart even if the version was changed
+on the way, None if unknown."""
 
 
 class Refusals:
@@ -42,7 +31,8 @@ class Refusals:
 
     def __init__(self) -> None:
         self.count: int = 0
-        self._base = self._back = Shown(None, None)
+        self._base: Shown = (None, None)
+        self._back: Shown = (None, None)
 
     @property
     def final(self) -> bool:
@@ -51,10 +41,10 @@ class Refusals:
 
     def note(self, base: Shown, back: Shown) -> bool:
         """Note a refused write on ``base`` and the read after it; return whether that showed the same."""
-        if not back.is_still(base):
+        if not _is_still(back, base):
             self.count = 0
             return False
-        self.count = self.count + 1 if base.is_still(self._base) else 1
+        self.count = self.count + 1 if _is_still(base, self._base) else 1
         self._base, self._back = base, back
         return True
 
@@ -66,11 +56,11 @@ class Refusals:
             url: Where the objects are.
         """
         times = "once" if self.count == 1 else f"{self.count} times in a row"
-        version = self._base.version
+        version = self._base[0]
         shown = "no object" if version is None else f"still {printable(version, limit=_SHOWN)}"
         detail = (
             f"refused {times} ({refused.detail}), but nobody else has written (reads show {shown}); "
-            f"run: asynclock doctor {url}; {_cause(version, self._back.version)}"
+            f"run: asynclock doctor {url}; {_cause(version, self._back[0])}"
         )
         kind = UnsupportedBackendError if self.final else PreconditionFailedError
         return kind(
@@ -80,6 +70,11 @@ class Refusals:
             detail=detail,
             written="no",
         )
+
+
+def _is_still(back: Shown, base: Shown) -> bool:
+    """Whether ``back`` equals ``base``: no other write came in between."""
+    return back[0] == base[0] or (back[1] is not None and back[1] == base[1])
 
 
 def _cause(base: str | None, back: str | None) -> str:

@@ -10,7 +10,6 @@ from asynclock._core.names import by_name
 from asynclock._core.protocol.belief import Phase
 from asynclock._core.protocol.decisions import Displaced, displaced
 from asynclock._core.protocol.objects import Attempt, Refused
-from asynclock._core.protocol.refusals import Shown
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class Renewer:
         if seen.version == self._tenure.head.version:
             if isinstance(outcome, Refused):
                 refusals = self._claim.refusals
-                refusals.note(Shown(head.version, head.record), Shown(seen.version, seen.record))
+                refusals.note((head.version, head.record), (seen.version, seen.record))
                 return refusals.error(outcome.error, url=self._objects.events.url)
             return error  # unchanged: the attempt may still land
         self._taken_over(displaced(seen, self._tenure.owner))
