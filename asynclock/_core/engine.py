@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
+from asynclock._core.breaking import break_lock
 from asynclock._core.inspection import Inspection
 from asynclock._core.names import by_name
 from asynclock._core.portal import start_on
@@ -466,4 +467,4 @@ class LockEngine:
 
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
         """See ``Lock.break_lock``."""
-        return await self.inspection.break_lock(status, force=force)
+        return await break_lock(self._objects, self.key, self.inspection, status, force=force)

@@ -1,23 +1,19 @@
-"""Looks at one lock without acquiring it, and what may follow from a look: to break it, or to prune it."""
+"""Looks at one lock without acquiring it."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from asynclock._core.protocol.decisions import judge, may_prune
-from asynclock._core.protocol.objects import Attempt, Landed, Open
-from asynclock._core.protocol.refusals import Refusals
-from asynclock._core.record import LockRecord, is_no_lock
 from asynclock._core.status import corrupt_status, seen_status
-from asynclock.backend import Absent
-from asynclock.errors import LockChangedError, RecordCorruptError
+from asynclock.errors import RecordCorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock._core.protocol.decisions import Observation, Seen, Verdict
     from asynclock._core.protocol.objects import LockObjects
+    from asynclock._core.record import LockRecord
     from asynclock._core.status import LockStatus
 
 
@@ -68,44 +64,3 @@ class Inspection:
         except RecordCorruptError:
             return None
         return seen.version if may_prune(seen, older_than, self._objects.timing) else None
-
-    async def _refuse_no_lock(self, version: str | None) -> None:
-        stored = await self._objects.fetch(self._key)
-        if not isinstance(stored, Absent) and stored.version == version and is_no_lock(stored.body):
-            reason = "it is evidently no lock: break_lock leaves it alone; give the lock another name"
-            raise RecordCorruptError(key=self._key, reason=reason, version=version)
-
-    async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
-        """See ``Lock.break_lock``."""
-        current, record = await self.read()
-        if current.version == status.version and current.state in {"absent", "free"}:
-            return current
-        if current.version != status.version or (current.state == "held" and not force):
-            raise LockChangedError(key=self._key, expected=status.version, status=current)
-        if current.state == "corrupt":
-            await self._refuse_no_lock(status.version)
-        objects = self._objects
-        if record is None:
-            # As if a Hudi writer had dropped the fields: the next token starts from store time.
-            broken = LockRecord(expired=True, valid_until_ms=0, owner=objects.issuer.fresh_owner())
-        else:
-            broken = record.released(nonce=objects.issuer.fresh_nonce())
-        attempt = Attempt(broken, status.version, objects.now())
-        refusals, bound = Refusals(), objects.timing.exit_bound
-        while True:
-            with objects.in_flight.until_closed(), objects.in_flight.protect(at_most=bound):
-                outcome = await objects.write(self._key, attempt)
-            after, found = await self.read()
-            if isinstance(outcome, Landed) or found == broken:
-                return after
-            if after.version != status.version:
-                raise LockChangedError(
-                    key=self._key, expected=status.version, status=after
-                ) from outcome.error
-            if isinstance(outcome, Open):
-                raise outcome.error
-            shown = status.version, None
-            refusals.note(shown, shown)
-            if refusals.final:
-                raise refusals.error(outcome.error, url=objects.events.url)
-            await asyncio.sleep(objects.jittered(objects.timing.poll_interval))

@@ -104,12 +104,12 @@ class Turns:
         """Hand a lock that is being released over to the next waiter; False if it is to be freed."""
         now = asyncio.get_running_loop().time()
         wanted = held is self.held and self.queue.waiting
-        if not (wanted and held.release.may_hand_over() and self.fairness.may_hand_over(now)):
+        if not (wanted and held.may_hand_over() and self.fairness.may_hand_over(now)):
             return False
         self.held = None
         self._renewals.discard(held)
         self.fairness.handed_over(now)
-        held.release.hand_over()
+        held.hand_over()
         self.queue.pass_on(held)
         return True
 

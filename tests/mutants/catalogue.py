@@ -68,7 +68,7 @@ _RENEWER: Final = "asynclock._core.protocol.renewer:Renewer"
 RENEW: Final = f"{_RENEWER}._renew_once"
 READ_BACK: Final = f"{_RENEWER}._read_back"
 _RELEASE: Final = "asynclock._core.protocol.release:Release"
-MAY_HAND_OVER: Final = f"{_RELEASE}.may_hand_over"
+MAY_HAND_OVER: Final = "asynclock._core.protocol.held:HeldLock.may_hand_over"
 OUTLAST: Final = f"{_RELEASE}._outlast"
 LET_GO: Final = f"{_RELEASE}.let_go"
 FREE_HELD: Final = f"{_RELEASE}.free"
@@ -649,7 +649,7 @@ MUTANTS: Final = (
     Mutant(
         "hand over a lock that is to be kept",
         MAY_HAND_OVER,
-        "self.left_to_keep()",
+        "self.release.left_to_keep()",
         "0.0",
         Invariant.KEPT,
         "kept",

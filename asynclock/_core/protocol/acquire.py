@@ -256,7 +256,7 @@ class Acquisition:
     def _may_write(self) -> bool:
         """Whether the process is not ending, and a handed-over lock can still be written over."""
         stands_back, given = self._fairness.away_for(self._retries.loop.time()) > 0, self._stake.given
-        return not stands_back and (given is None or given.release.may_hand_over())
+        return not stands_back and (given is None or given.may_hand_over())
 
     async def _start_over(self, last: Attempt) -> None:
         """Free the handed-over lock and our own write, and continue without them (rules 15 and 18)."""

@@ -31,7 +31,7 @@ class HeldLock:
         claim: Its writes.
         belief: How long it is believed to be held.
         renewer: Renews it.
-        release: Frees it, or hands it over.
+        release: Frees it.
         ending: Its end.
         body: The code that works under it.
         loop: The client's.
@@ -59,6 +59,19 @@ class HeldLock:
         closed = self.tenure.objects.in_flight.closed is not None
         if closed and self.belief.end_if_due() <= 0 and self.belief.lost is None:
             raise self.tenure.error(LeaseLostError, CLOSED)
+
+    def may_hand_over(self) -> bool:
+        """Whether a receiver may write over the record (rule 15): before the deadline, with a settled token.
+
+        Not while it is kept: that also excludes other callers of this client.
+        """
+        settled = self.belief.left() > 0 and self.claim.note_settled(self.tenure.head) <= 0
+        return settled and self.release.left_to_keep() <= 0
+
+    def hand_over(self) -> None:
+        """Leave record and claim to a receiver, which calls ``written_over``, ``found_gone`` or ``free``."""
+        self.belief.hand_over()
+        self.tenure.objects.in_flight.add(self.ending.future)
 
     def on_lost(self, tell: Callable[[LeaseLostError], object]) -> None:
         """Call ``tell`` once at a loss, in the thread that finds it; at once if it is lost. From any thread.

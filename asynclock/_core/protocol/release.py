@@ -1,4 +1,4 @@
-"""Frees one held lock whose holder has left or lost it, or hands it over (rules 3, 6, 15, 21 and 24)."""
+"""Frees one held lock whose holder has left or lost it (rules 3, 6, 21 and 24)."""
 
 from __future__ import annotations
 
@@ -170,21 +170,6 @@ class Release:
             self.freed, reason = freed, "" if self._claim.offer is None else "transfer"
             kept = f"kept for another {max(0.0, self.left_to_keep()):.0f} s"
             self._ending.end("released", kept, reason=reason)
-
-    # Hand-over (rule 15): an acquisition of this client, the receiver, writes over the record.
-
-    def may_hand_over(self) -> bool:
-        """Whether a receiver may write over the record: before the deadline, with a settled token.
-
-        Not while it is kept: that also excludes other callers of this client.
-        """
-        settled = self._belief.left() > 0 and self._claim.note_settled(self._tenure.head) <= 0
-        return settled and self.left_to_keep() <= 0
-
-    def hand_over(self) -> None:
-        """Leave record and claim to a receiver, which calls ``written_over``, ``found_gone`` or ``free``."""
-        self._belief.hand_over()
-        self._in_flight.add(self._ending.future)
 
     # After a loss.
 
