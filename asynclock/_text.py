@@ -1,4 +1,4 @@
-"""Makes text from outside safe to show."""
+"""Makes text from outside safe to show, and tells the name of a lock from the key of its object."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from typing import Final
 
 MAX_SHOWN: Final = 256
+SUFFIX: Final = ".json"
+"""The suffix of a lock's name in the key of its object."""
 # Look it up now: the first look-up of a codec reads a file, and a loss may be reported when none can be
 # opened.
 _encode: Final = codecs.getencoder("unicode_escape")

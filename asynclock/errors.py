@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from asynclock._codes import Code, coded
 from asynclock._secrets import HIDDEN, clean_message, clean_text, clean_value, is_secret
-from asynclock._text import clock, printable
+from asynclock._text import SUFFIX, clock, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def _name(key: str) -> str:
     """Return the name of the lock whose object is ``key``, as ``LockClient.lock`` takes it."""
-    return key.removesuffix(".json")
+    return key.removesuffix(SUFFIX)
 
 
 def _holder(status: Any) -> str:  # noqa: ANN401  LockStatus is defined above this layer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 from asynclock._codes import Code, coded
 from asynclock._log import log
 from asynclock._secrets import clean_url
-from asynclock._text import printable
+from asynclock._text import SUFFIX, printable
 from asynclock.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Event:
     @property
     def name(self) -> str:
         """Name of the lock."""
-        return self.key.removesuffix(".json")
+        return self.key.removesuffix(SUFFIX)
 
     def fields(self) -> dict[str, str | int | float]:
         """Return what is known, by the names that logs and traces have it under."""
@@ -238,7 +238,7 @@ class Events:
                 self._is_news(kind) or logger.isEnabledFor(logging.DEBUG)
             ):
                 return
-            name = key.removesuffix(".json")
+            name = key.removesuffix(SUFFIX)
             event = Event(
                 kind=kind,
                 key=printable(key, limit=LONGEST_TEXT),

@@ -33,8 +33,9 @@ from asynclock._cli.timeline_command import timeline_command
 from asynclock._cli.verify_command import verify_logs_command
 from asynclock._cli.watch import watch_command
 from asynclock._codes import Code, coded
-from asynclock._core.names import SUFFIX, by_name
+from asynclock._core.names import by_name
 from asynclock._secrets import clean_message, clean_url
+from asynclock._text import SUFFIX
 from asynclock.errors import AsyncLockError, RecordCorruptError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from asynclock._cli.arguments import json_option, url_argument
 from asynclock._cli.durations import duration
 from asynclock._cli.exit_codes import DONE
 from asynclock._cli.output import print_json
-from asynclock.backends._url import split_url
+from asynclock.backends._url import AZURE, split_url
 from asynclock.errors import ConfigError
 from asynclock.settings import LeaseSettings
 
@@ -59,7 +59,7 @@ PRICES: Final = {
     "s3": _S3,
     "s3a": _S3,
     "gs": _GCS,
-    **dict.fromkeys(("az", "abfs", "abfss", "wasb", "wasbs"), _AZURE),
+    **dict.fromkeys(AZURE, _AZURE),
     "file": _FREE,
     "memory": _FREE,
 }

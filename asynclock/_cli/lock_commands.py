@@ -22,10 +22,9 @@ from asynclock._cli.lock_words import holder_cell, overdue_words
 from asynclock._cli.output import print_json, print_list, print_status, tell
 from asynclock._cli.target import connect_to, refuse_hudi_table, split_target
 from asynclock._codes import Code
-from asynclock._core.names import SUFFIX
 from asynclock._core.narration import span
 from asynclock._core.record import is_no_lock, parse_record
-from asynclock._text import printable
+from asynclock._text import SUFFIX, printable
 from asynclock.backend import MAX_BODY, Absent
 from asynclock.errors import (
     AccessDeniedError,
@@ -229,7 +228,7 @@ def _refusal(target: str, seen: LockStatus, options: dict[str, object], *, force
     async def read() -> Stored | Absent:
         url, name = split_target(target)
         async with connect_to(url, options) as client:
-            key = f"{name}.json"
+            key = f"{name}{SUFFIX}"
             return await client._core.run(lambda: client._core.request("get", key, client.backend.get(key)))
 
     stored = asyncio.run(read())

@@ -13,14 +13,13 @@ from asynclock._cli.arguments import url_argument
 from asynclock._cli.exit_codes import DONE
 from asynclock._cli.output import tell
 from asynclock._codes import Code
-from asynclock.backends._url import bucket_of, object_prefix, split_url
+from asynclock.backends._url import AZURE, bucket_of, object_prefix, split_url
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 _PUT, _DELETE = "s3:PutObject", "s3:DeleteObject"
-_AZURE: Final = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
 _WILD: Final = str.maketrans({"$": "${$}", "*": "${*}"})
 
 
@@ -47,7 +46,7 @@ def policy_command(url: str, *, read_only: bool, prune: bool) -> int:
             f"for the bucket {bucket_of(parts, 'gs')}; not tested, because no emulator checks rights",
             Code.RIGHTS_NOT_TESTED,
         )
-    elif parts.scheme in _AZURE:
+    elif parts.scheme in AZURE:
         click.echo(_text("azure.txt").replace("CONTAINER", parts.netloc.partition("@")[0]), nl=False)
         tell("not tested, because the emulator checks no roles", Code.RIGHTS_NOT_TESTED)
     elif parts.scheme == "file":

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from asynclock._core.names import SUFFIX, is_name
+from asynclock._core.names import is_name
+from asynclock._text import SUFFIX
 from asynclock.backends import BUILT_IN
 from asynclock.backends._url import wrong_url
 from asynclock.errors import ConfigError

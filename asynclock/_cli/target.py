@@ -12,7 +12,8 @@ from asynclock._cli.output import tell_once
 from asynclock._cli.proposals import no_url, proposal, refuse_unfit_file_url
 from asynclock._codes import Code
 from asynclock._core.client import default_holder
-from asynclock._core.names import SUFFIX, is_name
+from asynclock._core.names import is_name
+from asynclock._text import SUFFIX
 from asynclock.backend import Stored
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url

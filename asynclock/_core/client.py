@@ -15,7 +15,7 @@ from asynclock._core.engine import Engines, LockEngine
 from asynclock._core.home import Home
 from asynclock._core.inflight import InFlight
 from asynclock._core.mutex import Mutex
-from asynclock._core.names import SUFFIX, is_name
+from asynclock._core.names import is_name
 from asynclock._core.narration import Narrator
 from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import run_on, runs, uninterrupted
@@ -26,6 +26,7 @@ from asynclock._core.protocol.timing import Timing
 from asynclock._core.readwrite import READERS, Readers
 from asynclock._core.semaphore import SEMAPHORE, SemaphoreEngine, checked_slots
 from asynclock._secrets import clean_url
+from asynclock._text import SUFFIX
 from asynclock.backends import open_backend
 from asynclock.backends._url import split_url
 from asynclock.clock import SystemClock

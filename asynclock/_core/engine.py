@@ -22,6 +22,7 @@ from asynclock._core.status import own_status
 from asynclock._core.ticket import Ticket
 from asynclock._core.turns import Turns
 from asynclock._secrets import clean_url
+from asynclock._text import SUFFIX
 from asynclock.errors import (
     AcquireTimeoutError,
     BackendError,
@@ -147,7 +148,7 @@ class LockEngine:
         self.fencing: bool = True
         self.hooks: LeaseHooks | None = None
         self.name = name
-        self.key: str = key or f"{name}.json"
+        self.key: str = key or f"{name}{SUFFIX}"
         self.url = url
         self._objects = objects
         self._renewals = renewals

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.protocol.refusals import Refusals
+from asynclock._text import SUFFIX
 from asynclock.backend import MAX_BODY, Absent
 from asynclock.errors import (
     BackendError,
@@ -52,8 +53,8 @@ class Fenced:
     """A fenced object, shared by its async and its blocking handle."""
 
     def __init__(self, core: Core, key: str) -> None:
-        if not key or key.endswith(".json"):
-            raise ConfigError(setting="key", value=key, reason="must not end in .json: those are locks")
+        if not key or key.endswith(SUFFIX):
+            raise ConfigError(setting="key", value=key, reason=f"must not end in {SUFFIX}: those are locks")
         self.key = key
         self._core = core
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from asynclock._text import SUFFIX
 from asynclock.errors import ConfigError
 
 MAX_NAME: Final = 512
-SUFFIX: Final = ".json"
-"""The suffix of a lock's name in the key of its object."""
 PROBE: Final = ".asynclock-probe-"
 """The prefix of the names of a probe's objects."""
 # Compiled when they are first used, not by each import; ``re`` keeps them.
-_PROBE: Final = rf"(?:.*/)?{re.escape(PROBE)}[0-9a-f-]{{36}}-\d+\.json"
+_PROBE: Final = rf"(?:.*/)?{re.escape(PROBE)}[0-9a-f-]{{36}}-\d+{re.escape(SUFFIX)}"
 _HUDI_LOCKS: Final = r"/\.hoodie/+\.locks/"
 _NAME: Final = r"[A-Za-z0-9._=-]+(/[A-Za-z0-9._=-]+)*"
 

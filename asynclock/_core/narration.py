@@ -15,11 +15,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from asynclock._codes import Code, coded
-from asynclock._core.names import SUFFIX
 from asynclock._core.sparing import BURST, COUNTED, FIRST_PAUSE, LONGEST_PAUSE, Counted, Pace
 from asynclock._log import log
 from asynclock._secrets import clean_message
-from asynclock._text import printable
+from asynclock._text import SUFFIX, printable
 from asynclock.events import LONGEST_TEXT, SILENCE, logged, logger
 
 if TYPE_CHECKING:

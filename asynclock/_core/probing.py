@@ -18,9 +18,10 @@ from asynclock._core.defects import Defect
 from asynclock._core.names import PROBE
 from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import running_loop
+from asynclock._text import SUFFIX
 from asynclock.backend import Absent, Stored, Written
 from asynclock.backends import open_backend
-from asynclock.backends._url import split_url
+from asynclock.backends._url import AZURE, split_url
 from asynclock.clock import SystemClock
 from asynclock.errors import (
     AccessDeniedError,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 RACERS: Final = 32
 _ROUNDS: Final = 3
 _REWRITES: Final = 4
-_AZURE: Final = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
 _CONDITIONAL: Final = frozenset({"put_if_absent", "put_if_match"})
 _EXPLAINS: Final = {
     Defect.NO_CONDITIONS: {
@@ -155,7 +155,7 @@ def _open_other(url: str, also: str, options: dict[str, object]) -> Backend:
     """Return the backend of a store at another of its addresses."""
     if not also.lower().startswith(("http://", "https://")):
         return open_backend(also, **options)
-    name = "account_url" if split_url(url).scheme in _AZURE else "endpoint_url"
+    name = "account_url" if split_url(url).scheme in AZURE else "endpoint_url"
     if options.get("connection_string") is not None:
         raise ConfigError(
             setting="also", value=also, reason="needs account_url in place of connection_string"
@@ -560,4 +560,4 @@ class _Trial:
         return self._keys[-1]
 
     def _name(self) -> str:
-        return f"{self._stem}-{len(self._keys)}.json"
+        return f"{self._stem}-{len(self._keys)}{SUFFIX}"

@@ -13,8 +13,9 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from asynclock._core.names import SUFFIX, in_hudi_table
+from asynclock._core.names import in_hudi_table
 from asynclock._core.protocol.decisions import LEAST_FREE_TO_PRUNE
+from asynclock._text import SUFFIX
 from asynclock.backend import Absent, ConditionalDelete
 from asynclock.errors import BackendError, ConfigError, PreconditionFailedError, UnsupportedBackendError
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from asynclock._core.acquirers import acquired_above
 from asynclock._core.engine import LockEngine
-from asynclock._core.names import SUFFIX, by_name
+from asynclock._core.names import by_name
 from asynclock._core.portal import cut_off_at
 from asynclock._core.protocol.waiting import SharedFairness
+from asynclock._text import SUFFIX
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
 
 if TYPE_CHECKING:

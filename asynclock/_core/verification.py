@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from asynclock._core.defects import Defect
 from asynclock._core.names import PROBE
 from asynclock._log import log
+from asynclock._text import SUFFIX
 from asynclock.backend import Absent, Stored, Written
 from asynclock.errors import (
     AccessDeniedError,
@@ -128,7 +129,7 @@ class _Trial:
     def __init__(self, backend: Backend, send: Send, folder: str) -> None:
         self._backend = backend
         self._send = send
-        self._key = f"{folder}{PROBE}{uuid.uuid4()}-0.json"
+        self._key = f"{folder}{PROBE}{uuid.uuid4()}-0{SUFFIX}"
         self._may_exist = False
 
     async def run(self) -> None:

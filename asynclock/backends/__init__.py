@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from asynclock.backends._url import split_url
+from asynclock.backends._url import AZURE, split_url
 from asynclock.errors import BackendNotInstalledError, ConfigError
 
 if TYPE_CHECKING:
@@ -21,11 +21,7 @@ BUILT_IN: Final = {
     "s3": "_s3:open_s3",
     "s3a": "_s3:open_s3",
     "gs": "_gcs:open_gcs",
-    "az": "_azure:open_azure",
-    "abfs": "_azure:open_azure",
-    "abfss": "_azure:open_azure",
-    "wasb": "_azure:open_azure",
-    "wasbs": "_azure:open_azure",
+    **dict.fromkeys(AZURE, "_azure:open_azure"),
 }
 """Module and factory by URL scheme. The module of a cloud is named after the extra that installs its SDK."""
 

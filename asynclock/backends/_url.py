@@ -24,7 +24,10 @@ _CREDENTIALS: Final = (
 _URL: Final = r"(?s)(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>[^/]*)(?P<path>.*)"
 _NO_PORT: Final = r"[^\[:]*:(?!\d+$)"
 _ANYWHERE: Final = frozenset({"trust_env", "verify"})
-_WITH_ACCOUNT: Final = frozenset({"az", "abfs", "abfss", "wasb", "wasbs"})
+AZURE_OF_HADOOP: Final = ("abfs", "abfss", "wasb", "wasbs")
+"""Schemes by which Hadoop names Azure."""
+AZURE: Final = ("az", *AZURE_OF_HADOOP)
+"""Schemes of Azure Blob Storage."""
 
 
 def split_url(url: str) -> SplitResult:
@@ -80,7 +83,7 @@ def refuse_credentials(setting: str, url: str) -> None:
         return
     scheme, host, path = found["scheme"].lower(), found["host"], found["path"]
     user, at, service = host.rpartition("@")
-    if scheme in _WITH_ACCOUNT and (not user or name_problem("az", user) is None):
+    if scheme in AZURE and (not user or name_problem("az", user) is None):
         at = ""
     in_path = "@" in path and (scheme != "file" or host not in {"", "localhost"})
     if at or in_path or re.match(_NO_PORT, service):

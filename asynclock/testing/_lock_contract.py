@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from asynclock._core.record import parse_record
+from asynclock._text import SUFFIX
 from asynclock.backend import Stored
 from asynclock.client import LockClient
 from asynclock.clock import SystemClock
@@ -60,7 +61,7 @@ class LockContract:
     @pytest.fixture
     def key(self) -> str:
         """Return a lock object's key that nothing else uses."""
-        return f"contract-{uuid.uuid4()}.json"
+        return f"contract-{uuid.uuid4()}{SUFFIX}"
 
     @pytest.fixture
     def clock(self) -> Clock:
@@ -79,7 +80,7 @@ class LockContract:
             clients = [self._client(faulty, clock, f"client-{index}") for index in range(CONTENDERS)]
             # The backend is the fixture's to close.
             stack.push_async_callback(_close_all, clients)
-            yield [client.lock(key.removesuffix(".json")) for client in clients]
+            yield [client.lock(key.removesuffix(SUFFIX)) for client in clients]
 
     def _client(
         self, backend: Backend, clock: Clock, holder: str, settings: LeaseSettings | None = None
@@ -213,7 +214,7 @@ class LockContract:
         skew, resolution = self.settings.max_clock_skew, backend.clock_resolution
         validity = max(skew + resolution, 10 * backend.min_write_interval, 1.0)
         settings = LeaseSettings(validity=validity, max_clock_skew=skew, poll_interval=0.1)
-        name = key.removesuffix(".json")
+        name = key.removesuffix(SUFFIX)
         holder, heir = (self._client(each, clock, "either", settings) for each in (faulty, backend))
         async with holder, heir:
             lease = await holder.lock(name).acquire(timeout=PATIENCE)

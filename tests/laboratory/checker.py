@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from asynclock._core.names import SUFFIX
+from asynclock._text import SUFFIX
 from asynclock.errors import LeaseTakenOverError
 from tests.laboratory.capped import Cap, Capped
 from tests.laboratory.invariants import Invariant as Invariant  # noqa: PLC0414  its users find it here

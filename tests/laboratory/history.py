@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock._core.names import SUFFIX
+from asynclock._text import SUFFIX
 from asynclock.errors import BackendError, ConfigError, LockChangedError, RecordCorruptError
 from asynclock.testing._clocks import EPOCH
 from asynclock.testing._faulty import Fault

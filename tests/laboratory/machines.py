@@ -6,7 +6,7 @@ import re
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from asynclock._core.names import SUFFIX
+from asynclock._text import SUFFIX
 from asynclock.client import LockClient
 from asynclock.testing._clocks import VirtualClock
 from asynclock.testing._faulty import FaultyBackend

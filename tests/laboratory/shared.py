@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from asynclock._core.names import SUFFIX
+from asynclock._text import SUFFIX
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 from asynclock.settings import LeaseSettings
 from asynclock.testing._faulty import Fault

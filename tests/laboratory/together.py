@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from asynclock._core.names import SUFFIX
 from asynclock._core.protocol.belief import Phase
+from asynclock._text import SUFFIX
 from asynclock.errors import AcquireTimeoutError, BackendError, LeaseLostError, RecordCorruptError
 from tests.laboratory.checker import Invariant
 from tests.laboratory.endings import ROUND_TRIPS

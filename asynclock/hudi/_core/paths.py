@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from asynclock.backends._names import name_problem
-from asynclock.backends._url import refuse_credentials, wrong_url
+from asynclock.backends._url import AZURE_OF_HADOOP, refuse_credentials, wrong_url
 from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
 
@@ -25,10 +25,7 @@ _FAMILIES: Final = {
     "s3": "s3",
     "s3a": "s3",
     "gs": "gs",
-    "abfs": "az",
-    "abfss": "az",
-    "wasb": "az",
-    "wasbs": "az",
+    **dict.fromkeys(AZURE_OF_HADOOP, "az"),
 }
 STORAGE_LOCK_SCHEMES: Final = frozenset(_FAMILIES)
 """Schemes of base paths that Hudi's storage-based lock can lock."""

@@ -15,6 +15,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._text import printable
+from asynclock.backends._url import AZURE_OF_HADOOP
 from asynclock.errors import ConfigError
 from asynclock.events import logger
 from asynclock.hudi._core import hoodie
@@ -54,10 +55,7 @@ _STORES: Final = {
     "s3": _S3,
     "s3a": _S3,
     "gs": _GCS,
-    "abfs": _AZURE,
-    "abfss": _AZURE,
-    "wasb": _AZURE,
-    "wasbs": _AZURE,
+    **dict.fromkeys(AZURE_OF_HADOOP, _AZURE),
 }
 KAFKA_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7"
 """The connector that reads topics; the registries do not have it for every version of PySpark 3.5."""
