@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from asynclock._core.acquirers import acquired_above
-from asynclock._core.names import by_name
 from asynclock._core.portal import cut_off_at
+from asynclock._core.protocol.acquisition_events import report_failed
+from asynclock._core.protocol.time_left import TimeLeft
 from asynclock._core.slots import (
-    LEAST_ROUND,
     Inner,
     Part,
     Slots,
     all_of,
-    limit_of,
     refuse_ticket,
     say_acquired,
     say_waiting,
@@ -149,32 +146,31 @@ class Writer(Inner):
     ) -> HeldLock | None:
         """As of ``LockEngine``, and then wait until the readers of before have left."""
         refuse_ticket(ticket, self._readers.base)
-        asked_at, loop = self._objects.clock.monotonic(), asyncio.get_running_loop()
-        until = math.inf if timeout is None else loop.time() + timeout
+        time = TimeLeft(self._objects, timeout, waits=not once)
         while True:
             self._reader = None
-            left = None if timeout is None else max(0.0, until - loop.time())
+            left = None if timeout is None else max(0.0, time.left())
             held = await super().acquire(timeout=left, once=once, at_most=at_most)
             if held is None:
                 return None
             try:
                 with self._objects.in_flight.until_closed(), self._warning():
                     # Announced and confirmed; only now look at the readers, for each lease again.
-                    alone = await self._alone(held, until, once=once or timeout == 0)
+                    alone = await self._alone(held, time)
             except BaseException as error:
                 await self.finish(held)
-                self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
+                self._note_error(time, error)
                 raise
             if alone:
                 held.ending.future.add_done_callback(lambda _: self._readers.fairness.wake())
                 return held
             await self.finish(held)
-            if once or loop.time() >= until:
-                self._note_failure(asked_at, "held")
+            if once or time.left() <= 0:
+                self._note_failure(time, "held")
             if once:
                 return None
-            if loop.time() >= until:
-                self._time_out(timeout, None)
+            if time.left() <= 0:
+                self._time_out(time, None)
 
     @contextmanager
     def _warning(self) -> Iterator[None]:
@@ -187,36 +183,30 @@ class Writer(Inner):
             if itself is not None:
                 itself.cancel()
 
-    async def _alone(self, held: HeldLock, until: float, *, once: bool) -> bool:
+    async def _alone(self, held: HeldLock, time: TimeLeft) -> bool:
         """Read each slot until it was seen free; True if the lock was held all the while."""
-        loop, objects = asyncio.get_running_loop(), self._objects
+        objects = self._objects
         began = objects.clock.monotonic()
         inside = [self._readers.part(slot) for slot in range(self._readers.slots)]
         while True:
             try:
-                with cut_off_at(math.inf if once else max(until, loop.time() + LEAST_ROUND)):
+                with cut_off_at(time.round_end()):
                     await self._leave_out_free(inside)
             except TimeoutError:
                 return False
             except BackendError as error:
-                if once or not error.transient:
+                if time.once or not error.transient:
                     raise
-                detail, reason = by_name(str(error), self.key), type(error).__name__
-                limit, owner = limit_of(until), held.tenure.owner
-                objects.events.emit(
-                    "acquire_failed", self.key, owner, None, detail, reason=reason, limit=limit
-                )
-            if not inside or once or loop.time() >= until or held.belief.end_if_due() <= 0:
+                report_failed(objects.events, self.key, error, time, held.tenure.owner)
+            if not inside or time.once or time.left() <= 0 or held.belief.end_if_due() <= 0:
                 if not inside and self._reader is not None:
                     say_acquired(objects, self.key, held, began)
                 return not inside and held.belief.end_if_due() > 0
             if own := [part for part in inside if part.busy]:
                 self._reader = own[0].last_seen()
             if self._reader is not None:
-                say_waiting(objects, self.key, self._reader, until)
-            await self.turns.fairness.sleep(
-                min(objects.jittered(objects.timing.poll_interval), until - loop.time())
-            )
+                say_waiting(objects, self.key, self._reader, time)
+            await self.turns.fairness.sleep(min(objects.jittered(objects.timing.poll_interval), time.left()))
 
     async def _leave_out_free(self, readers: list[Part], *, own: bool = False) -> None:
         """Read slots, and take those that are free out of the list, whatever becomes of the other reads.

@@ -10,6 +10,8 @@ from asynclock._core.acquirers import acquired_above
 from asynclock._core.engine import LockEngine
 from asynclock._core.names import by_name
 from asynclock._core.portal import cut_off_at
+from asynclock._core.protocol.acquisition_events import report_failed
+from asynclock._core.protocol.time_left import TimeLeft
 from asynclock._core.protocol.waiting import SharedFairness
 from asynclock._text import SUFFIX
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOOKS: Final = 8
 """Slots that a waiter reads at a time."""
-LEAST_ROUND: Final = 1.0
-"""Seconds that a round gets at least, as a request does."""
 _FREEST: Final = ("absent", "free", "expired", "held", "corrupt")
 
 
@@ -79,7 +79,7 @@ class Part(Inner):
         await self.finish(held)
         return None
 
-    def _note_failure(self, asked_at: float, reason: str, detail: str = "") -> None:
+    def _note_failure(self, time: TimeLeft, reason: str, detail: str = "") -> None:
         """Report nothing: the call goes on with another slot, or its group reports how it ended."""
 
 
@@ -176,63 +176,56 @@ class Slots(LockEngine):
     ) -> HeldLock | None:
         """As of ``LockEngine``: wait for this call's turn, then acquire any slot."""
         refuse_ticket(ticket, self.base)
-        asked_at, loop = self._objects.clock.monotonic(), asyncio.get_running_loop()
-        until = math.inf if timeout is None else loop.time() + timeout
+        time = TimeLeft(self._objects, timeout, waits=not once)
         try:
             with self._objects.in_flight.until_closed():
-                itself = None if once else self.turns.warn_of_itself(self._acquired_above())
+                itself = self.turns.warn_of_itself(self._acquired_above()) if time.waits else None
                 try:
-                    if not once:
-                        await self._turn(timeout)
+                    if time.waits:
+                        await self._turn(time)
                     elif not self.turns.queue.try_enter():
-                        self._note_failure(asked_at, "held")
+                        self._note_failure(time, "held")
                         return None
                     try:
-                        held = await self._rounds(asked_at, until, timeout, once=once, at_most=at_most)
+                        held = await self._rounds(time, at_most)
                     finally:
                         self.turns.queue.leave()
                 finally:
                     if itself is not None:
                         itself.cancel()
         except (Exception, asyncio.CancelledError) as error:
-            self._note_failure(asked_at, type(error).__name__, by_name(str(error), self.key))
+            self._note_error(time, error)
             raise
         if held is None:
-            self._note_failure(asked_at, "held")
+            self._note_failure(time, "held")
         return held
 
-    async def _rounds(
-        self, asked_at: float, until: float, timeout: float | None, *, once: bool, at_most: float | None
-    ) -> HeldLock | None:
-        loop, first = asyncio.get_running_loop(), True
+    async def _rounds(self, time: TimeLeft, at_most: float | None) -> HeldLock | None:
+        first = True
         failure: BackendError | None
         while True:
             self._in_the_way, failure = None, None
-            end = math.inf if once or timeout == 0 else max(until, loop.time() + LEAST_ROUND)
             try:
-                with cut_off_at(end):
+                with cut_off_at(time.round_end()):
                     if (held := await self._round(at_most, first=first)) is not None:
                         if not first:
-                            say_acquired(self._objects, self.key, held, asked_at)
+                            say_acquired(self._objects, self.key, held, time.asked_at)
                         return held
             except BackendError as error:
-                if once or not error.transient:
+                if not time.waits or not error.transient:
                     raise
                 failure = error
-                detail, reason = by_name(str(error), self.key), type(error).__name__
-                self._objects.events.emit(
-                    "acquire_failed", self.key, "", None, detail, reason=reason, limit=limit_of(until)
-                )
+                report_failed(self._objects.events, self.key, error, time)
             except TimeoutError:
-                until = loop.time()
-            self._say_in_the_way(until)
-            if once:
+                time.until = time.loop.time()
+            self._say_in_the_way(time)
+            if not time.waits:
                 return None
-            if loop.time() >= until:
-                self._time_out(timeout, failure)
-            first, now = False, loop.time()
+            if time.left() <= 0:
+                self._time_out(time, failure)
+            first, now = False, time.loop.time()
             poll = self._objects.jittered(self.fairness.poll_interval(None, now))
-            await self.fairness.sleep(min(max(poll, self.fairness.away_for(now)), until - now))
+            await self.fairness.sleep(min(max(poll, self.fairness.away_for(now)), time.until - now))
 
     async def _round(self, at_most: float | None, *, first: bool) -> HeldLock | None:
         """Try the slot that this client left last, and what is free; of many, a few in each later round."""
@@ -288,18 +281,17 @@ class Slots(LockEngine):
         """Return the slots that this client holds, or is releasing; no I/O."""
         return [part for part in self._parts.values() if part.busy]
 
-    def _say_in_the_way(self, until: float) -> None:
+    def _say_in_the_way(self, time: TimeLeft) -> None:
         if self._in_the_way is None:
             for part in self.own_in_the_way()[:1]:
                 self.note_in_the_way(part.last_seen())
         if self._in_the_way is not None:
-            say_waiting(self._objects, self.key, self._in_the_way, until)
+            say_waiting(self._objects, self.key, self._in_the_way, time)
 
-    def _timed_out(self, timeout: float | None, error: BackendError | None = None) -> AcquireTimeoutError:
+    def _timed_out(self, time: TimeLeft, error: BackendError | None = None) -> AcquireTimeoutError:
         reason = None if error is None else by_name(str(error), self.key)
-        return AcquireTimeoutError(
-            key=self.key, timeout=timeout or 0.0, status=self._in_the_way, reason=reason
-        )
+        timeout, status = time.timeout or 0.0, self._in_the_way
+        return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     async def finish(self, held: HeldLock | None) -> bool:
         """As of ``LockEngine``."""
@@ -318,7 +310,7 @@ class Slots(LockEngine):
         return await self._named(status.name).break_lock(status, force=force)
 
 
-def say_waiting(objects: LockObjects, key: str, status: LockStatus, until: float) -> None:
+def say_waiting(objects: LockObjects, key: str, status: LockStatus, time: TimeLeft) -> None:
     """Report who is in the way; no listener hears of this client, at whose lock no look was made."""
     objects.events.emit(
         "waiting",
@@ -328,7 +320,7 @@ def say_waiting(objects: LockObjects, key: str, status: LockStatus, until: float
         status.holder or "",
         reason="kept" if status.kept else "",
         remaining=status.remaining,
-        limit=limit_of(until),
+        limit=time.limit(),
         only_said=status.age is None,
     )
 
@@ -339,12 +331,6 @@ def say_acquired(objects: LockObjects, key: str, held: HeldLock, asked_at: float
     objects.events.emit(
         "acquired", key, held.tenure.owner, held.tenure.fencing_token, duration=duration, only_said=True
     )
-
-
-def limit_of(until: float) -> float | None:
-    """Return the ``limit`` of an event: seconds until a time of the loop; None: there is no end."""
-    left = until - asyncio.get_running_loop().time()
-    return None if left == math.inf else max(0.0, left)
 
 
 def refuse_ticket(ticket: object, name: str) -> None:

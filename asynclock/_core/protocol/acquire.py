@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.portal import cancelled_for
@@ -10,7 +11,6 @@ from asynclock._core.protocol.acquisition_events import AcquisitionEvents
 from asynclock._core.protocol.decisions import Seen, Verdict, judge
 from asynclock._core.protocol.held import HeldLock
 from asynclock._core.protocol.objects import Attempt, Refused
-from asynclock._core.protocol.retries import Retries
 from asynclock._core.protocol.stake import Stake
 from asynclock._core.record import LockRecord
 from asynclock.errors import BackendError
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from asynclock._core.protocol.decisions import Observation
     from asynclock._core.protocol.objects import LockObjects, Open
     from asynclock._core.protocol.renewal import Renewals
+    from asynclock._core.protocol.time_left import TimeLeft
     from asynclock._core.protocol.waiting import Fairness
     from asynclock.events import Kind
 
 _READ_AGAIN: Final = 1.0
 """Seconds to wait before the next read if a Date was not usable."""
+_FINEST_LOOK: Final = 20
+"""Looks at a predicted expiry are at least the poll interval divided by this apart."""
 
 
 class Acquisition:
@@ -35,9 +38,7 @@ class Acquisition:
         observation: The client's view of the object.
         fairness: Knows when it is another client's turn.
         renewals: Renews the lock from its acquisition on.
-        until: Loop time at which to give up.
-        once: One round only.
-        asked_at: Monotonic time of the call; it may have waited for its turn since.
+        time: That of the call, which may have waited for its turn.
         at_most: Seconds from its acquisition at which belief ends for good (rule 27), or None.
         fencing: Whether the token will be handed out (rule 11).
         given: A lock of this client that is handed over: write over its record, or free it (rule 15).
@@ -51,12 +52,10 @@ class Acquisition:
         observation: Observation,
         fairness: Fairness,
         renewals: Renewals,
-        until: float,
-        once: bool,
+        time: TimeLeft,
         at_most: float | None,
         fencing: bool,
         given: HeldLock | None,
-        asked_at: float,
     ) -> None:
         self._key = key
         self._objects = objects
@@ -66,8 +65,8 @@ class Acquisition:
         self._at_most = at_most
         self._fencing = fencing
         self._stake = Stake(objects, key, given)
-        self._retries = Retries(objects, observation, fairness, until=until, once=once)
-        self._events = AcquisitionEvents(objects.events, key, self._retries, asked_at)
+        self._time = time
+        self._events = AcquisitionEvents(objects.events, key, time)
         self._predecessor: str | None = None
         self._held: HeldLock | None = None
 
@@ -84,7 +83,7 @@ class Acquisition:
                 shows; nothing was written.
             BackendError: With ``once``, the store did not answer.
         """
-        loop = self._retries.loop
+        loop = self._time.loop
         began = loop.time()
         held: HeldLock | None = None
         try:
@@ -109,11 +108,11 @@ class Acquisition:
         """Why one try did not acquire the lock: the class of an error, or a word of ``Event.reason``."""
         if self.error is not None:
             return type(self.error).__name__
-        return "makes_way" if self._fairness.away_for(self._retries.loop.time()) > 0 else "held"
+        return "makes_way" if self._fairness.away_for(self._time.loop.time()) > 0 else "held"
 
     async def _rounds(self) -> HeldLock | None:
         """Run rounds until the lock is held; None once the time is up."""
-        once = self._retries.once
+        once = self._time.once
         seen = self._remembered()
         remembered = seen is not None
         while True:
@@ -123,7 +122,7 @@ class Acquisition:
                 if once or not error.transient:
                     raise
                 self._events.failed(error, self._stake.owner)
-                pause, seen = self._retries.until_next_look(), None
+                pause, seen = self._until_next_look(), None
             self._objects.in_flight.note(stands=self._stake.may_stand() is not None)
             if (held := self._held) is not None:
                 if await self._token_settles(held):
@@ -145,16 +144,18 @@ class Acquisition:
         if (last := self._stake.may_stand()) is not None and not self._may_write():
             await self._start_over(last)
             seen = None
-        if (away := self._fairness.away_for(self._retries.loop.time())) > 0:
+        if (away := self._fairness.away_for(self._time.loop.time())) > 0:
             return away, seen
         seen = seen or await self._read_and_adopt()
         if self._held is not None:
             return 0.0, None
         verdict = self._judge(seen)
         if not verdict.free:
-            return self._retries.until_next_look(verdict.wait), None
+            return self._until_next_look(verdict.wait), None
         if self._objects.verifier.needed:
-            await self._objects.verifier.verify(self._key, within=self._retries.verification_limit())
+            await self._objects.verifier.verify(
+                self._key, within=self._time.round_end() - self._time.loop.time()
+            )
         await self._objects.pacing.wait(self._key)
         attempt = self._attempt_on(seen) if self._may_write() else None
         if attempt is None:
@@ -163,7 +164,7 @@ class Acquisition:
         self._events.reason = self._reason_on(seen)
         self._observation.freed = None
         self._objects.in_flight.note(stands=True)
-        outcome = await self._stake.claim.write(attempt, timeout=self._retries.request_limit())
+        outcome = await self._stake.claim.write(attempt, timeout=self._time.request_limit())
         if isinstance(outcome, Attempt):
             await self._take(outcome, "acquired")
         else:
@@ -174,11 +175,11 @@ class Acquisition:
         )
         if self._held is None and (refused or self._stake.claim.open_on(back.version)):
             # Unchanged: the attempt may still land. Write again on the same base.
-            if self._retries.once and self.error is not None:
+            if self._time.once and self.error is not None:
                 raise self.error
             often = refused and self._observation.refusals.count > 1
             wait = self._objects.timing.poll_interval / (1 if often else 4)
-            return self._retries.until_next_look(wait), back
+            return self._until_next_look(wait), back
         return 0.0, back
 
     def _note_outcome(self, outcome: Refused | Open) -> None:
@@ -224,7 +225,7 @@ class Acquisition:
     async def _read_and_adopt(self) -> Seen:
         """Read the object, and become the holder if its nonce is that of one of our writes (rule 2)."""
         claim = self._stake.claim
-        seen = await self._objects.read(self._key, timeout=self._retries.request_limit())
+        seen = await self._objects.read(self._key, timeout=self._time.request_limit())
         self._observation.note(seen)
         mine = claim.recognise(seen)
         if mine is not None and not claim.is_spent(mine):
@@ -241,7 +242,7 @@ class Acquisition:
         self._observation.last = seen, verdict
         self._observation.note_judged(seen, verdict)
         if not verdict.free and seen.record is not None:
-            self._fairness.saw(seen.record, self._retries.loop.time())
+            self._fairness.saw(seen.record, self._time.loop.time())
             self._events.waiting(seen.record, verdict)
         return verdict
 
@@ -249,19 +250,29 @@ class Acquisition:
         """Wait, but not past the time to give up; return False if the time is up."""
         if self._stake.may_stand() is not None and not self._may_write():
             return True  # at once: it is freed
-        return await self._retries.pause(seconds)
+        left = self._time.left()
+        if left <= 0:
+            return False
+        await self._fairness.sleep(min(seconds, left))
+        return self._time.left() > 0
+
+    def _until_next_look(self, wait: float = math.inf) -> float:
+        """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
+        last = self._observation.last
+        poll = self._fairness.poll_interval(None if last is None else last[0].record, self._time.loop.time())
+        return min(self._objects.jittered(poll), max(wait, poll / _FINEST_LOOK))
 
     # Writing.
 
     def _may_write(self) -> bool:
         """Whether the process is not ending, and a handed-over lock can still be written over."""
-        stands_back, given = self._fairness.away_for(self._retries.loop.time()) > 0, self._stake.given
+        stands_back, given = self._fairness.away_for(self._time.loop.time()) > 0, self._stake.given
         return not stands_back and (given is None or given.may_hand_over())
 
     async def _start_over(self, last: Attempt) -> None:
         """Free the handed-over lock and our own write, and continue without them (rules 15 and 18)."""
         self._held = None
-        await asyncio.wait([self._stake.start_over(last)], timeout=self._retries.request_limit())
+        await asyncio.wait([self._stake.start_over(last)], timeout=self._time.request_limit())
 
     def _attempt_on(self, seen: Seen) -> Attempt | None:
         """Return a write that replaces the seen record with ours; None if there is no usable Date."""
@@ -312,7 +323,7 @@ class Acquisition:
     async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""
         while self._fencing and (wait := held.claim.note_settled(held.tenure.head)) > 0:
-            left = self._retries.left()
+            left = self._time.left()
             if left <= 0:
                 return False
             await asyncio.sleep(min(wait, left))
@@ -328,7 +339,7 @@ class Acquisition:
 
     async def _give_up(self) -> None:
         """Free everything that this acquisition wrote (rules 3 and 16), within the exit bound (rule 24)."""
-        loop = self._retries.loop
+        loop = self._time.loop
         until = loop.time() + max(0.0, self._objects.timing.exit_bound - cancelled_for())
         if self._held is not None:
             self._held.belief.stop()

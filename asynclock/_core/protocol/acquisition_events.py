@@ -10,9 +10,15 @@ from asynclock.errors import BackendError, BackendUnavailableError
 if TYPE_CHECKING:
     from asynclock._core.protocol.decisions import Verdict
     from asynclock._core.protocol.held import HeldLock
-    from asynclock._core.protocol.retries import Retries
+    from asynclock._core.protocol.time_left import TimeLeft
     from asynclock._core.record import LockRecord
     from asynclock.events import Events, Kind
+
+
+def report_failed(events: Events, key: str, error: BackendError, time: TimeLeft, owner: str = "") -> None:
+    """Report the failure of a round of an acquisition by ``owner``."""
+    detail, reason = by_name(str(error), key), type(error).__name__
+    events.emit("acquire_failed", key, owner, None, detail, reason=reason, limit=time.limit())
 
 
 class AcquisitionEvents:
@@ -21,8 +27,7 @@ class AcquisitionEvents:
     Args:
         events: Of the client.
         key: Of the lock's object.
-        retries: Knows for how long it tries.
-        asked_at: Monotonic time of the call; it may have waited for its turn since.
+        time: Of the call, which may have waited for its turn.
 
     Attributes:
         kind: How the lock was acquired.
@@ -31,15 +36,14 @@ class AcquisitionEvents:
         undated: No Date was usable in the last round.
     """
 
-    def __init__(self, events: Events, key: str, retries: Retries, asked_at: float) -> None:
+    def __init__(self, events: Events, key: str, time: TimeLeft) -> None:
         self.kind: Kind = "acquired"
         self.reason: str = ""
         self.error: BackendError | None = None
         self.undated: bool = False
         self._events = events
         self._key = key
-        self._retries = retries
-        self._asked_at = asked_at
+        self._time = time
 
     def waiting(self, record: LockRecord, verdict: Verdict) -> None:
         """Report that another holds the lock."""
@@ -52,15 +56,13 @@ class AcquisitionEvents:
             record.holder or "",
             reason="kept" if record.is_kept else "",
             remaining=verdict.remaining,
-            limit=self._retries.limit(),
+            limit=self._time.limit(),
         )
 
     def failed(self, error: BackendError, owner: str) -> None:
         """Report the failure of a round, and keep it as the cause of a timeout."""
         self.error = error
-        detail, reason = by_name(str(error), self._key), type(error).__name__
-        limit = self._retries.limit()
-        self._events.emit("acquire_failed", self._key, owner, None, detail, reason=reason, limit=limit)
+        report_failed(self._events, self._key, error, self._time, owner)
 
     def no_date(self, owner: str) -> None:
         """Report the second round in a row without a usable Date, or the only one."""
@@ -68,7 +70,7 @@ class AcquisitionEvents:
             "no answer had a Date that this machine's clock, or three others, agree with; "
             "check the clocks of both, and what may strip the Date header off"
         )
-        if self.undated or self._retries.once:
+        if self.undated or self._time.once:
             self.failed(error, owner)
         else:
             self.error = error  # one such answer means little: a busy machine may read a good one too late
@@ -80,7 +82,7 @@ class AcquisitionEvents:
 
     def acquired(self, held: HeldLock) -> None:
         """Report that the caller now has the lock."""
-        held.tenure.hand_out(self.kind, reason=self.reason, asked_at=self._asked_at)
+        held.tenure.hand_out(self.kind, reason=self.reason, asked_at=self._time.asked_at)
 
     def _unavailable(self, detail: str) -> BackendError:
         return BackendUnavailableError(backend="store", operation="acquire", key=self._key, detail=detail)
