@@ -309,7 +309,7 @@ MUTANTS: Final = (
         "count an acquisition from its answer",
         BELIEF,
         "self.sent: ClockReading = $tenure.head.sent",
-        "self.sent = objects.now()",
+        "self.sent = tenure.objects.now()",
         HEAD,
         "slow-answers",
     ),
@@ -789,7 +789,7 @@ MUTANTS: Final = (
         "report a loss before it ends anything",
         ENDED,
         "if not self.future.done() and not $closed: *$end\n*$rest",
-        "try: self._tenure._events._listener(None)\nexcept Exception: return\n"
+        "try: self._belief.tenure.objects.events._listener(None)\nexcept Exception: return\n"
         "if not self.future.done() and not $closed: *$end\n*$rest",
         Invariant.FAIR,
         "partition",

@@ -110,8 +110,8 @@ SHARED_MUTANTS: Final = (
         also=(
             Change(
                 WRITER_ACQUIRE,
-                "$alone = await self._alone($held, $until, once=$one)",
-                "$alone = looked or await self._alone($held, $until, once=$one)",
+                "$alone = await self._alone($held, $time)",
+                "$alone = looked or await self._alone($held, $time)",
             ),
         ),
     ),
