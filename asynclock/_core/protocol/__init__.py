@@ -6,8 +6,8 @@ proof). The modules by subject:
 - decisions, without I/O: ``timing``, ``decisions``;
 - one read or write: ``objects``, with ``issuer``, ``pacing``, ``verifier`` and ``unanswered``;
 - the writes that may stand, and freeing them: ``claim``;
-- one acquisition: ``acquire``, with ``stake``, ``retries`` and ``acquisition_events``;
-- one held lock: ``held``, with ``belief``, ``cap``, ``losses``, ``renewer``, ``refusals``, ``release``,
+- one acquisition: ``acquire``, with ``stake``, ``time_left`` and ``acquisition_events``;
+- one held lock: ``held``, with ``belief``, ``renewer``, ``refusals``, ``release``,
   ``ending``, ``tenure`` and ``body``;
 - whose turn it is: ``waiting``;
 - one look a second at all held locks of a client: ``renewal``.
