@@ -241,7 +241,7 @@ async def test_each_wait_says_what_it_waits_for_and_heeds_what_ends_it(
         stop.set()
         await passing
     elif end == "loss":
-        lease._core.belief.lose("it was lost")
+        lease._held.belief.lose("it was lost")
         with pytest.raises(LeaseLostError, match=NAME):
             await passing
     else:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from asynclock._core.names import SUFFIX, is_name
+from asynclock._core.names import is_name
 from asynclock._core.narration import held_by
+from asynclock._text import SUFFIX
 from asynclock.backend import MAX_BODY, Absent
 from asynclock.errors import ConfigError, PreconditionFailedError, RecordCorruptError
 
