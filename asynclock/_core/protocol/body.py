@@ -24,7 +24,7 @@ def nothing() -> None:
 class Body:
     """The code that works under one lease, as far as the protocol has to know it. From any thread.
 
-    It is told of a loss once: each callback by the thread that takes it out of its list, which is one step.
+    Each callback hears of a loss once: from the thread that takes it out of its list, which is one step.
 
     Attributes:
         loop: The event loop that runs the body of ``hold()`` or ``async with``, or None.
