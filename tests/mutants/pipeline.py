@@ -541,7 +541,7 @@ PIPELINE_MUTANTS: Final = (
     PipelineMutant(
         "a worker goes on while it may still be counted as parked",
         (Change(PARK, "await self._unpark($wait)", "self._may_look_parked = False"),),
-        _REGISTER_TESTS + "test_nobody_works_in_a_reservation_whatever_a_listing_shows",
+        "tests/unit/test_passage.py::test_a_worker_goes_on_only_when_no_job_counts_it_as_parked",
     ),
     PipelineMutant(
         "a worker forgets that an earlier wait has parked it",
