@@ -21,6 +21,7 @@ _LAYERS: Final[Mapping[Layer, str]] = {
     "merge": "which of two records of a key wins",
     "concurrency": "how concurrent writers deal with each other",
     "services": "compaction, clustering, cleaning, archiving",
+    "user": "the spec's own options of Hudi",
 }
 _INDENT: Final = "  "
 

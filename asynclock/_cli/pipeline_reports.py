@@ -49,7 +49,8 @@ def print_services(report: ServicesReport) -> None:
     click.echo(
         f"{len(report.compactions)} compactions, {len(report.clusterings)} clusterings, "
         f"{report.cleanings} cleanings, "
-        f"{len(report.rolled_back)} dead instants rolled back in {report.seconds:.1f} s"
+        f"{len(report.rolled_back)} dead instants rolled back"
+        f"{f', {report.syncs} syncs' if report.syncs else ''} in {report.seconds:.1f} s"
     )
 
 

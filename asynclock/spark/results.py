@@ -186,7 +186,7 @@ class ServiceReport:
     """One piece of work of a table service.
 
     Attributes:
-        service: ``compaction``, ``clustering``, ``cleaning``, ``rollback`` or ``archiving``.
+        service: ``compaction``, ``clustering``, ``cleaning``, ``rollback``, ``archiving`` or ``sync``.
         instant: The instant of the work on the timeline, for a rollback the rolled back one; None if there is
             none.
         seconds: Its duration; the time of a rollback is part of a cleaning.
@@ -207,6 +207,7 @@ class ServicesReport:
         cleanings: Rounds of cleaning.
         rolled_back: Instants of dead writers that were rolled back.
         seconds: From start to end.
+        syncs: Number of times that catalogs outside were told about commits.
     """
 
     compactions: tuple[str, ...]
@@ -214,3 +215,4 @@ class ServicesReport:
     cleanings: int
     rolled_back: tuple[str, ...]
     seconds: float
+    syncs: int = 0

@@ -120,6 +120,21 @@ ARCHIVE_AUTOMATIC: Final = "hoodie.archive.automatic"
 KEEP_MIN_COMMITS: Final = "hoodie.keep.min.commits"
 KEEP_MAX_COMMITS: Final = "hoodie.keep.max.commits"
 
+# A catalog outside.
+DATASOURCE_META_SYNC_BASE_PATH: Final = "hoodie.datasource.meta.sync.base.path"
+DATASOURCE_META_SYNC_ENABLE: Final = "hoodie.datasource.meta.sync.enable"
+DATASOURCE_HIVE_SYNC_BASE_FILE_FORMAT: Final = "hoodie.datasource.hive_sync.base_file_format"
+DATASOURCE_HIVE_SYNC_CREATE_MANAGED_TABLE: Final = "hoodie.datasource.hive_sync.create_managed_table"
+DATASOURCE_HIVE_SYNC_ENABLE: Final = "hoodie.datasource.hive_sync.enable"
+DATASOURCE_HIVE_SYNC_PARTITION_EXTRACTOR_CLASS: Final = (
+    "hoodie.datasource.hive_sync.partition_extractor_class"
+)
+DATASOURCE_HIVE_SYNC_PARTITION_FIELDS: Final = "hoodie.datasource.hive_sync.partition_fields"
+DATASOURCE_HIVE_SYNC_TABLE: Final = "hoodie.datasource.hive_sync.table"
+META_SYNC_CLIENT_TOOL_CLASS: Final = "hoodie.meta.sync.client.tool.class"
+META_SYNC_DECODE_PARTITION: Final = "hoodie.meta.sync.decode_partition"
+META_SYNC_METADATA_FILE_LISTING: Final = "hoodie.meta.sync.metadata_file_listing"
+
 # Prefixes that several options share.
 AWS_PREFIX: Final = "hoodie.aws."
 WRITE_LOCK_STORAGE_PREFIX: Final = "hoodie.write.lock.storage."

@@ -111,8 +111,10 @@ def run_services(
     """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
 
     The services run in parallel, each while this process leads it (leases ``service/compaction``,
-    ``service/clustering`` and ``service/cleaning``); services in other processes stand by. A leader that
-    loses its lease has its Spark jobs cancelled; the next leader finishes its plan.
+    ``service/clustering``, ``service/cleaning`` and, if the spec's ``[hudi]`` has a meta sync,
+    ``service/sync``); services in other processes stand by. A leader that loses its lease has its Spark jobs
+    cancelled; the next leader finishes its plan. A meta sync that fails is tried again later, and all other
+    work goes on; its error is raised at the end, unless a later attempt has worked.
 
     Args:
         spec: The table, its locks and services.

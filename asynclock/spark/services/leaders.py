@@ -16,6 +16,7 @@ from asynclock.spark.hudi.running import session_for
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing
 from asynclock.spark.results import ServicesReport
+from asynclock.spark.services.meta_sync import MetaSync
 from asynclock.spark.services.work import Cleaning, Clustering, Compaction
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.work.threads import side_by_side, stopped_by_signals
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 COMPACTION_LOCK: Final = "service/compaction"
 CLUSTERING_LOCK: Final = "service/clustering"
 CLEANING_LOCK: Final = "service/cleaning"
+SYNC_LOCK: Final = "service/sync"
 _LOOK_SECONDS: Final = 1.0
 
 
@@ -69,12 +71,15 @@ def lead_services(
         compaction = Compaction(Table(spec, spark), on_event, on_work)
         cleaning = Cleaning(Table(spec, spark), on_event, on_work)
         clustering = Clustering(Table(spec, spark), on_event, on_work)
-        services: dict[str, Compaction | Clustering | Cleaning] = {}
+        meta_sync = MetaSync(Table(spec, spark), on_event, on_work)
+        services: dict[str, Compaction | Clustering | Cleaning | MetaSync] = {}
         if spec.table.type == "mor":
             services[COMPACTION_LOCK] = compaction
         if spec.services.cluster_every_commits is not None:
             services[CLUSTERING_LOCK] = clustering
         services[CLEANING_LOCK] = cleaning
+        if spec.hudi.syncs:
+            services[SYNC_LOCK] = meta_sync
         leaders = [
             _Leader(Table(spec, spark), client, service, lock=lock, stop=stop, once=once, timeout=timeout)
             for lock, service in services.items()
@@ -83,11 +88,14 @@ def lead_services(
     for leader in leaders:
         if leader.error is not None:
             raise leader.error
+    if meta_sync.error is not None:  # all other work is done
+        raise meta_sync.error
     return ServicesReport(
         compactions=tuple(compaction.done),
         clusterings=tuple(clustering.done),
         cleanings=cleaning.rounds,
         rolled_back=tuple(cleaning.rolled_back),
+        syncs=meta_sync.rounds,
         seconds=time.monotonic() - started,
     )
 
@@ -108,7 +116,7 @@ class _Leader:
         self,
         table: Table,
         client: sync.LockClient,
-        service: Compaction | Clustering | Cleaning,
+        service: Compaction | Clustering | Cleaning | MetaSync,
         *,
         lock: str,
         stop: threading.Event,

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from asynclock.spark.spec.checked import checked
+from asynclock.spark.spec.environment import Settings
 from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.lock_settings import LocksTable
 from asynclock.spark.spec.model import StreamSpec, TableSpec
@@ -43,6 +44,7 @@ class Document:
         spark: How Spark is started.
         streams: The sources of events, by their names.
         views: Joins of the streams, by their names.
+        hudi: Options of Hudi that asynclock does not set itself, by their full names.
     """
 
     table: TableSpec
@@ -51,6 +53,7 @@ class Document:
     services: ServicesTable = field(default_factory=ServicesTable)
     spark: SparkSpec = field(default_factory=SparkSpec)
     views: dict[str, ViewSpec] = field(default_factory=dict)
+    hudi: Settings = field(default_factory=dict)
 
 
 def json_schema() -> dict[str, Any]:

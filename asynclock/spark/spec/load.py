@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 from urllib.parse import quote
 
 from asynclock._secrets import HIDDEN
@@ -18,7 +18,8 @@ from asynclock.errors import BackendNotInstalledError, ConfigError, SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.checked import problems_of, raise_all, read, refuse, wrong
 from asynclock.spark.spec.document import Document
-from asynclock.spark.spec.environment import from_environment
+from asynclock.spark.spec.environment import flat_settings, from_environment
+from asynclock.spark.spec.hudi_settings import HudiSpec
 from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.kinds import DEFAULTS, default_concurrency
 from asynclock.spark.spec.lock_settings import LocksSpec, LocksTable
@@ -74,7 +75,7 @@ def parse_spec(file: SpecFile) -> Spec:
             found.append(wrong(name, value, f"expected a table, found {value!r}"))
         else:
             given[name] = value
-    table = locks = services = spark = None
+    table = locks = services = spark = hudi = None
     streams: list[StreamSpec] = []
     views: list[ViewSpec] = []
     with collecting("table"):
@@ -85,6 +86,8 @@ def parse_spec(file: SpecFile) -> Spec:
         services = _read_services(given["services"], table)
     with collecting("spark"):
         spark = read(SparkSpec, given["spark"], hide=True)
+    with collecting("hudi"):
+        hudi = HudiSpec(options=cast("dict[str, str]", flat_settings(given["hudi"])))
     for name, values in given["streams"].items():
         with collecting("streams", name):
             streams.append(_read_stream(name, values, folder, table))
@@ -92,7 +95,7 @@ def parse_spec(file: SpecFile) -> Spec:
         with collecting("views", name):
             shown = {"streams": tuple(given["streams"]), **values} if isinstance(values, dict) else values
             views.append(read(ViewSpec, shown, name=name))
-    if not found and table and locks and services and spark:
+    if not found and table and locks and services and spark and hudi:
         with collecting():
             return Spec(
                 path=file.path,
@@ -102,6 +105,7 @@ def parse_spec(file: SpecFile) -> Spec:
                 spark=spark,
                 streams=tuple(streams),
                 views=tuple(views),
+                hudi=hudi,
             )
     raise file.errors(found)
 

@@ -21,6 +21,7 @@ from asynclock.errors import ConfigError
 from asynclock.spark.spec.checked import Whole, checked, problems_of, refuse, run_all, wrong
 from asynclock.spark.spec.column import Column, Columns
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.hudi_settings import HudiSpec
 from asynclock.spark.spec.joins import ViewSpec, check_views
 from asynclock.spark.spec.kafka_settings import KafkaSpec, check_source
 from asynclock.spark.spec.kinds import (
@@ -303,6 +304,7 @@ class Spec:
     Attributes:
         path: The spec's file; relative paths in the spec start from its folder.
         views: Joins of the streams, which a registration puts into the catalog.
+        hudi: Options of Hudi that no layer of asynclock sets.
     """
 
     path: Path
@@ -312,6 +314,7 @@ class Spec:
     streams: tuple[StreamSpec, ...]
     spark: SparkSpec = field(default_factory=SparkSpec)
     views: tuple[ViewSpec, ...] = ()
+    hudi: HudiSpec = field(default_factory=HudiSpec)
 
     def __post_init__(self) -> None:
         if not self.streams:
@@ -453,6 +456,11 @@ class Spec:
             )
         except ConfigError as error:
             refuse(problems_of(error, "services"))
+        if self.hudi.syncs and self.services.mode == "inline":
+            reason = (
+                "the meta sync of [hudi] runs in one elected service, not in writers; remove one of the two"
+            )
+            raise wrong("services.mode", self.services.mode, reason)
 
     def _check_owners(self) -> None:
         shared = {name.lower(): name for name in self.table.shared_columns}

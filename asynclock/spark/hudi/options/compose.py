@@ -10,6 +10,8 @@ from asynclock.spark.hudi.options import table_layer
 from asynclock.spark.hudi.options.concurrency import concurrency
 from asynclock.spark.hudi.options.place_layer import place
 from asynclock.spark.hudi.options.services_layer import services
+from asynclock.spark.hudi.options.user_layer import user
+from asynclock.spark.spec.environment import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +48,7 @@ def compose(
         *merge_layer.merge(spec, use, query_type),
         *concurrency(spec.table, use),
         *services(spec.services, spec.table, use),
+        *user(spec.hudi, use),
     ]
 
 
@@ -102,6 +105,16 @@ def cleaning_options(spec: Spec, *, tasks: int = DEFAULT_TASKS) -> dict[str, str
     return _plain(compose(spec, "cleaning", tasks=tasks))
 
 
+def sync_options(spec: Spec, *, name: str | None = None) -> dict[str, str]:
+    """Return properties for Hudi's tools that make the table known to a catalog outside.
+
+    Args:
+        spec: The table, and the options of the sync in its ``[hudi]``.
+        name: Name of the existing table; None: that of its folder.
+    """
+    return _plain(compose(spec, "sync", name=name))
+
+
 def stored_properties(spec: Spec) -> dict[str, str]:
     """Return the ``hoodie.properties`` of the spec's table; an empty text stands for no entry."""
     return table_layer.stored_properties(spec.table) | merge_layer.stored_properties(spec)
@@ -120,4 +133,4 @@ def call_argument(options: Mapping[str, str]) -> str:
 
 
 def _plain(options: list[Option]) -> dict[str, str]:
-    return {option.key: option.value for option in options}
+    return {key: str(value) for key, value in resolved({each.key: each.value for each in options}).items()}

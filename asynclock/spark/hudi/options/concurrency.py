@@ -39,7 +39,7 @@ _CLEANING: Final = (
 
 def concurrency(table: TableSpec, use: Use) -> Iterator[Option]:
     """Yield the options that concern several writers."""
-    if use == "read":
+    if use in {"read", "sync"}:
         return
     mode, why = _MODES["nbcc" if table.concurrency == "nbcc" else "occ"]
     yield _option(hoodie.WRITE_CONCURRENCY_MODE, mode, why)

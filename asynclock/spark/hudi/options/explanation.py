@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.spark.hudi.options.compose import compose
 from asynclock.spark.hudi.options.option import LAYERS, USES
+from asynclock.spark.spec.environment import FromEnvironment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,7 @@ def explain(spec: Spec, *, spark: SparkSession | None = None) -> Explanation:
     found: dict[tuple[Layer, str, str, str], list[Use]] = {}
     for use in _uses(spec):
         for option in compose(spec, use, tasks=tasks):
-            found.setdefault((option.layer, option.key, option.value, option.why), []).append(use)
+            found.setdefault((option.layer, option.key, _shown(option.value), option.why), []).append(use)
     explained = [
         ExplainedOption(layer=layer, key=key, value=value, used_by=tuple(uses), why=why)
         for (layer, key, value, why), uses in found.items()
@@ -95,11 +96,16 @@ def explain(spec: Spec, *, spark: SparkSession | None = None) -> Explanation:
     return Explanation(options=tuple(options), columns=tuple(mapped))
 
 
+def _shown(value: str | FromEnvironment) -> str:
+    return f'{{ env = "{value.variable}" }}' if isinstance(value, FromEnvironment) else value
+
+
 def _uses(spec: Spec) -> Iterator[Use]:
     elected = spec.services.mode == "elected"
     there = {
         "compaction": elected and spec.table.type == "mor",
         "clustering": elected and spec.services.cluster_every_commits is not None,
         "cleaning": elected,
+        "sync": spec.hudi.syncs,
     }
     return (use for use in USES if there.get(use, True))

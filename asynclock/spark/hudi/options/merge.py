@@ -36,6 +36,8 @@ _QUERIES: Final[Mapping[QueryType, str]] = {
 
 def merge(spec: Spec, use: Use, query_type: QueryType) -> Iterator[Option]:
     """Yield the options that choose how records of a key are merged."""
+    if use == "sync":
+        return
     if use == "read":
         yield _option(hoodie.DATASOURCE_QUERY_TYPE, query_type, _QUERIES[query_type])
     inline = use == "write" and spec.services.mode == "inline"

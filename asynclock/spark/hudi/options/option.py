@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
-Layer = Literal["place", "table", "merge", "concurrency", "services"]
-Use = Literal["write", "sql", "read", "compaction", "clustering", "cleaning"]
+if TYPE_CHECKING:
+    from asynclock.spark.spec.environment import FromEnvironment
+
+Layer = Literal["place", "table", "merge", "concurrency", "services", "user"]
+Use = Literal["write", "sql", "read", "compaction", "clustering", "cleaning", "sync"]
 QueryType = Literal["snapshot", "read_optimized", "incremental"]
 
 LAYERS: Final[tuple[Layer, ...]] = get_args(Layer)
@@ -19,12 +22,12 @@ class Option:
 
     Attributes:
         key: Hudi's key.
-        value: Its value, as text.
+        value: Its value, as text, or the environment variable that has it.
         layer: The layer that sets it.
         why: The reason for this value, as a sentence.
     """
 
     key: str
-    value: str
+    value: str | FromEnvironment
     layer: Layer
     why: str

@@ -43,7 +43,7 @@ def place(table: TableSpec, use: Use, tasks: str) -> Iterator[Option]:
         ConfigError: No lock provider works on the file system.
     """
     provider = lock_provider(table.path)
-    if use == "read":
+    if use in {"read", "sync"}:
         return
     if provider == FILE_LOCK_PROVIDER:
         why = "The operating system's lock orders the commits; it is free again when a writer is killed."

@@ -27,7 +27,9 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
         use: The use of the options.
         name: The name in the existing table's ``hoodie.properties``; None: the name of a new table.
     """
-    if use != "read":
+    if use == "sync":
+        yield from _told(spec, name or _new_name(spec))
+    elif use != "read":
         yield from _layout(spec)
     if use in {"write", "sql"}:
         yield from _creation(spec, name or _new_name(spec))
@@ -101,6 +103,29 @@ def _layout(spec: TableSpec) -> Iterator[Option]:
         hoodie.PARQUET_BLOOM_FILTER_ENABLED,
         "false",
         "Neither index reads it; it would add 400 kB to each base file, which each read loads.",
+    )
+
+
+def _told(spec: TableSpec, name: str) -> Iterator[Option]:
+    """Yield what a catalog learns about the table."""
+    yield _option(hoodie.TABLE_NAME, name, "Hudi's own name for the table; the catalog has one of its own.")
+    yield _option(hoodie.DATASOURCE_META_SYNC_BASE_PATH, spec.path, "The spec's path.")
+    yield _option(hoodie.DATASOURCE_HIVE_SYNC_BASE_FILE_FORMAT, "PARQUET", "The format of the base files.")
+    fields = ",".join(spec.partition_by)
+    extractor = "MultiPartKeysValueExtractor" if fields else "NonPartitionedExtractor"
+    why = "Values of a partition are read from the names of its folders, column=value and encoded."
+    yield _option(hoodie.DATASOURCE_HIVE_SYNC_PARTITION_FIELDS, fields, "The spec's partition_by.")
+    yield _option(
+        hoodie.DATASOURCE_HIVE_SYNC_PARTITION_EXTRACTOR_CLASS, f"org.apache.hudi.hive.{extractor}", why
+    )
+    yield _option(hoodie.META_SYNC_DECODE_PARTITION, str(bool(fields)).lower(), why)
+    yield _option(
+        hoodie.META_SYNC_METADATA_FILE_LISTING, "false", "The files are listed: there is no metadata table."
+    )
+    yield _option(
+        hoodie.DATASOURCE_HIVE_SYNC_CREATE_MANAGED_TABLE,
+        "false",
+        "The catalog does not own the files: a table that is dropped there loses no row.",
     )
 
 
