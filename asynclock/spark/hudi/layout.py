@@ -96,6 +96,11 @@ class Layout(ABC):
             SpecError: They have none.
         """
 
+    def _filled(self, value: Column, physical: str) -> Column:
+        """Return the value that the view shows, which is the default of the column if there is none."""
+        default = self._spec.view_defaults().get(physical)
+        return value if default is None else F.coalesce(value, F.expr(default))
+
     def _undeleted(self, tombstone: str) -> Column:
         if tombstone not in self._spec.physical_types():
             return F.lit(True)
@@ -146,7 +151,7 @@ class SpliceLayout(Layout):
         plain = [F.col(name) for name in spec.table.shared_columns]
         for stream in spec.streams:
             plain += [
-                F.when(self._alive(stream), F.col(physical)).alias(names[physical])
+                self._filled(F.when(self._alive(stream), F.col(physical)), physical).alias(names[physical])
                 for physical in map(stream.physical, stream.owned(spec.table))
                 if physical in names
             ]
@@ -193,7 +198,8 @@ class PlainLayout(Layout):
     def shown(self, stored: DataFrame) -> DataFrame:
         """Return the rows that are not deleted."""
         undeleted = stored.where(self._undeleted(TOMBSTONE))
-        return undeleted.select(*self._spec.table.shared_columns, *self._spec.view_names())
+        names = (self._filled(F.col(name), name).alias(name) for name in self._spec.view_names())
+        return undeleted.select(*self._spec.table.shared_columns, *names)
 
     def refuse_deletes(self) -> None:
         """Refuse them: only an event or SQL deletes a row."""

@@ -175,7 +175,7 @@ def _view_columns(
 ) -> Iterator[tuple[str, str]]:
     """Yield the names of a view's columns and their values as SQL."""
     types = spec.physical_types()
-    names = spec.view_names()
+    names, defaults = spec.view_names(), spec.view_defaults()
     yield from ((name, f"`{name}`") for name in spec.table.shared_columns)
     for stream in streams:
         for physical in map(stream.physical, stream.owned(spec.table)):
@@ -183,7 +183,9 @@ def _view_columns(
                 value = (
                     f"`{physical}`" if physical in present else f"CAST(NULL AS {sql_type(types[physical])})"
                 )
-                yield names[physical], f"CASE WHEN {_alive(stream, present)} THEN {value} END"
+                shown = f"CASE WHEN {_alive(stream, present)} THEN {value} END"
+                default = defaults.get(physical)
+                yield names[physical], shown if default is None else f"coalesce({shown}, {default})"
 
 
 def _alive(stream: StreamSpec, present: Collection[str]) -> str:

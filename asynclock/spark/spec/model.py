@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
@@ -20,6 +20,7 @@ from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.checked import Whole, checked, problems_of, refuse, run_all, wrong
 from asynclock.spark.spec.column import Column, Columns
+from asynclock.spark.spec.defaults import check_defaults, sql_literal
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.hudi_settings import HudiSpec
 from asynclock.spark.spec.joins import ViewSpec, check_views
@@ -147,6 +148,7 @@ class StreamSpec:
         envelope: The form of changes in JSON: ``debezium``. None: each object is an event.
         deletes: What a tombstone deletes: the columns of the stream, or the whole row.
         as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
+        default: Values that the view shows in place of null, by the names of their columns.
         whole_rows: Whether its events are rows of a plain table, stored under their plain names.
     """
 
@@ -165,6 +167,7 @@ class StreamSpec:
     envelope: Envelope | None = None
     deletes: Deletes = "stream"
     as_: Mapping[str, str] = Field(default_factory=dict, alias="as")
+    default: Mapping[str, Any] = Field(default_factory=dict)
     whole_rows: SkipJsonSchema[bool] = False
 
     def __post_init__(self) -> None:
@@ -178,6 +181,7 @@ class StreamSpec:
             self._check_tombstone,
             self._check_optional,
             self._check_envelope,
+            self._check_defaults,
             lambda: check_renamed(self.as_, [each.name for each in self.columns if each.name != TOMBSTONE]),
         )
 
@@ -284,6 +288,13 @@ class StreamSpec:
                 reason = f"the envelope has no such field; use one of {', '.join(_NAMES_OF_ENVELOPE)}"
                 raise wrong(f"columns.{column.name}.from", column.source, reason)
 
+    def _check_defaults(self) -> None:
+        unfit = {
+            self.ordering: "the ordering column of an event is never null",
+            TOMBSTONE: "the tombstone is not in the view",
+        }
+        check_defaults(self.default, {each.name: each.type for each in self.columns}, unfit)
+
     def _check_tombstone(self) -> None:
         for column in self.columns:
             if column.name.lower() != TOMBSTONE:
@@ -325,6 +336,7 @@ class Spec:
             self._check_owners,
             self._check_rows,
             self._check_services,
+            self._check_shown,
         )
         self._check_views()  # a wrong column would make wrong names in the views too
 
@@ -365,6 +377,24 @@ class Spec:
         }
         names = view_names(own, renamed, self.table.shared_columns)
         return {physical: names[column] for column, physical in own.items()}
+
+    def view_defaults(self) -> dict[str, str]:
+        """Return what the view shows in place of null, as SQL, by the physical names of the columns.
+
+        Raises:
+            ConfigError: Two streams of a plain table give one column two defaults.
+        """
+        found: dict[str, str] = {}
+        for stream in self.streams:
+            for column in stream.owned(self.table):
+                if column.name not in stream.default:
+                    continue
+                literal = sql_literal(stream.default[column.name], column.type)
+                if found.setdefault(stream.physical(column), literal) != literal:
+                    reason = "another stream gives this column another default; give it one everywhere"
+                    setting = f"streams.{stream.name}.default.{column.name}"
+                    raise wrong(setting, stream.default[column.name], reason)
+        return found
 
     def physical_types(self) -> dict[str, str]:
         """Return the stored columns and their types, the shared ones first, then stream by stream."""
@@ -418,6 +448,14 @@ class Spec:
                         f"one, or say where {name!r} is from"
                     )
                     raise wrong(f"streams.{stream.name}.columns.{column.name}.from", source, reason)
+
+    def _check_shown(self) -> None:
+        for stream in self.streams:
+            for name in stream.default:
+                if name in self.table.shared_columns:
+                    reason = "a key or partition column is never null; take it out"
+                    raise wrong(f"streams.{stream.name}.default.{name}", stream.default[name], reason)
+        self.view_defaults()
 
     def _check_rows(self) -> None:
         if self.table.kind != "plain":
