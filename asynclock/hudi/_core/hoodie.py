@@ -94,6 +94,8 @@ ROLLBACK_PARALLELISM: Final = "hoodie.rollback.parallelism"
 
 # A read.
 MEMORY_DFS_BUFFER_MAX_SIZE: Final = "hoodie.memory.dfs.buffer.max.size"
+READ_FILE_GROUP_READER_VERSION: Final = "hoodie.read.file.group.reader.version"
+READ_USE_READ_OPTIMIZED_MODE: Final = "hoodie.read.use.read_optimized.mode"
 DATASOURCE_QUERY_TYPE: Final = "hoodie.datasource.query.type"
 
 # Table services.
