@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from asynclock._core.client import Core
     from asynclock._core.handles import LeaseHandle
+    from asynclock.events import Kind
     from asynclock.lock import Lock
 
 P = ParamSpec("P")
@@ -62,17 +63,8 @@ class Periods:
             RecordCorruptError: The mark is none, or lies in the future.
             BackendError: The store did not answer, or its time cannot be learned.
         """
-        looks = _LOOKS
         while True:
-            done = await self._done()
-            now = self._objects.now()
-            bounds = (now.wall, now.wall) if self._objects.issuer.dateless else self._objects.time.bounds(now)
-            if bounds is None:
-                # An acquisition may publish by an older Date, but that is too old to tell the period.
-                if (looks := looks - 1) == 0:
-                    raise self._timeless()
-                await asyncio.sleep(WITNESS_SPACING)
-                continue
+            done, bounds = await self._present()
             skew, every = self._objects.timing.skew, self._every
             period = math.floor((bounds[0] - skew) / every)
             if period == math.floor((bounds[1] + skew) / every):
@@ -84,6 +76,30 @@ class Periods:
             reason = f"it marks a period {ahead:.0f} s ahead: the store's clock was set back"
             raise RecordCorruptError(key=self._mark.key, reason=reason, version=None)
         return None if done >= period * every else period
+
+    async def _present(self) -> tuple[float, tuple[float, float]]:
+        """Return when the last period that is done began, and the bounds of the store's time now."""
+        objects, said = self._objects, False
+        try:
+            for look in range(_LOOKS):
+                if look > 0:
+                    await asyncio.sleep(WITNESS_SPACING)
+                done, now = await self._done(), objects.now()
+                bounds = (now.wall, now.wall) if objects.issuer.dateless else objects.time.bounds(now)
+                if bounds is not None:
+                    return done, bounds
+                # An acquisition may publish by an older Date, but that is too old to tell the period.
+                if look == 1:  # one such answer means little
+                    said = True
+                    self._say("acquire_failed", str(self._timeless()))
+            raise self._timeless()
+        finally:
+            if said:
+                self._say("not_acquired")
+
+    def _say(self, kind: Kind, detail: str = "") -> None:
+        limit = _LOOKS * WITNESS_SPACING
+        self._objects.events.emit(kind, self._mark.key, "", None, detail, limit=limit, only_said=True)
 
     def _timeless(self) -> BackendUnavailableError:
         """Return the error of a store whose time is not learned; nothing was run or written."""

@@ -245,8 +245,8 @@ async def test_a_machine_that_has_to_learn_the_time_runs_nothing_that_is_done(wo
 
 
 @pytest.mark.parametrize("wait", [False, True])
-def test_a_store_without_a_time_is_an_error(*, wait: bool) -> None:
-    """No period is guessed, and nothing is run."""
+def test_a_store_without_a_time_is_an_error(caplog: pytest.LogCaptureFixture, *, wait: bool) -> None:
+    """No period is guessed, and nothing is run; the log says soon what is waited for."""
     world = World(StoreProfile(latency=(0.01, 0.0), slow=0.0, undated=1.0))
 
     async def play() -> None:
@@ -255,6 +255,7 @@ def test_a_store_without_a_time_is_an_error(*, wait: bool) -> None:
             with pytest.raises(BackendUnavailableError, match="none of 30 answers tells the time"):
                 await job.by(client, wait=wait)()  # type: ignore[operator]
             assert (job.runs, world.writes()) == ([], [])
+            assert "sim://store/nightly.once: the store failed: store: get" in caplog.messages[0]
 
     world.loop.run_until_complete(play())
     world.loop.close()
@@ -314,7 +315,7 @@ async def test_a_lease_that_is_lost_during_the_look_runs_nothing(
     async with world.client() as client:
         job = Job(world)
         await into_period(world)
-        lose_in_the_second_look(monkeypatch, client.lock("nightly")._core)
+        lose_in_the_second_look(monkeypatch, client.lock("nightly")._engine)
         with pytest.raises(LeaseLostError):
             await job.by(client)()  # type: ignore[operator]
         assert job.runs == []
@@ -324,7 +325,7 @@ def test_a_thread_whose_lease_is_lost_during_the_look_runs_nothing(monkeypatch: 
     """Nothing can interrupt it once it runs."""
     with sync.connect("memory://") as client:
         runs = []
-        lose_in_the_second_look(monkeypatch, client.lock("nightly")._core)
+        lose_in_the_second_look(monkeypatch, client.lock("nightly")._engine)
         with pytest.raises(LeaseLostError):
             client.once("nightly", every=3600.0)(lambda: runs.append(True))()
         assert runs == []
