@@ -11,7 +11,8 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -30,6 +31,8 @@ from asynclock.spark.errors import (
     TableBusyError,
     UnfinishedRestoreError,
 )
+from asynclock.spark.services.leaders import _Leader
+from asynclock.spark.writer.stream_writer import StreamWriter
 from asynclock.testing._faulty import Fault, FaultyBackend
 from asynclock.testing._world import VirtualWorld
 from tests.docs.night import AT_A_DESK, SENTENCES, is_said
@@ -308,6 +311,22 @@ def test_the_doctor_ends_with_the_sentence(tmp_path: Path, capsys: pytest.Captur
     assert is_said("A store that is not safe", capsys.readouterr().out.splitlines())
 
 
+@pytest.mark.parametrize(
+    "error", [FAULTS["Access is denied"], ValueError("a")], ids=["with a code", "without"]
+)
+def test_a_retry_of_a_pipeline_says_the_sentence(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
+    """Of a stream and of a service; tests/spark/test_faults.py and test_services.py make both fail."""
+    stream: Any = SimpleNamespace(name="a", _retries=0, _counts=SimpleNamespace(retries=0))
+    worker: Any = SimpleNamespace(retry=SimpleNamespace(count=1, most=5))
+    service: Any = SimpleNamespace(name="compaction")
+
+    StreamWriter._tell_retry(stream, worker, error, 2.0)
+    _Leader._tell_retry(service, error, 2.0)
+
+    assert is_said("A stream tries again", caplog.messages[:1])
+    assert is_said("A service tries again", caplog.messages[1:])
+
+
 def test_every_section_has_its_test() -> None:
     """A sentence that nothing produces would mislead its reader."""
     alone = {
@@ -317,6 +336,8 @@ def test_every_section_has_its_test() -> None:
         "A store that was not tested",
         "A store that is not safe",
         "A clock or time zone that differs",  # tests/spark/test_instant_order.py
+        "A stream tries again",
+        "A service tries again",
     }
     tested = [*alone, *FAULTS, *PLAYS, *EXAMPLES_OF, *COMMANDS, *TABLE_COMMANDS]
 
