@@ -17,15 +17,11 @@ if TYPE_CHECKING:
     from asynclock._core.status import LockStatus
 
 
-async def break_lock(
-    objects: LockObjects, key: str, inspection: Inspection, status: LockStatus, *, force: bool
-) -> LockStatus:
+async def break_lock(inspection: Inspection, status: LockStatus, *, force: bool) -> LockStatus:
     """Return the status after ``Lock.break_lock``, on the client's loop.
 
     Args:
-        objects: How the client reads and writes.
-        key: Of the lock's object.
-        inspection: Reads it.
+        inspection: Of the lock.
         status: As of ``Lock.break_lock``.
         force: As of ``Lock.break_lock``.
 
@@ -34,6 +30,7 @@ async def break_lock(
         RecordCorruptError: The object is clearly no lock; nothing was written.
         BackendError: The store did not answer, or refuses a write over what it still shows.
     """
+    objects, key = inspection.objects, inspection.key
     current, record = await inspection.read()
     if current.version == status.version and current.state in {"absent", "free"}:
         return current

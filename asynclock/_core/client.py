@@ -21,7 +21,7 @@ from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import run_on, runs, uninterrupted
 from asynclock._core.protocol.body import CLOSED
 from asynclock._core.protocol.objects import LockObjects
-from asynclock._core.protocol.renewal import Renewals
+from asynclock._core.protocol.schedule import Schedule
 from asynclock._core.protocol.timing import Timing
 from asynclock._core.readwrite import READERS, Readers
 from asynclock._core.semaphore import SEMAPHORE, SemaphoreEngine, checked_slots
@@ -126,7 +126,7 @@ class Core:
         )
         self._home.prepare()
         self._reopen = reopen
-        self._renewals = Renewals(self._objects)
+        self._schedule = Schedule(self._objects)
         self._engines = Engines(self._new_engine, self._home.time)
         self._abandoned = False
         self._closing: asyncio.Task[None] | None = None
@@ -142,7 +142,7 @@ class Core:
             name=name,
             url=f"{self.url}/{name}",
             objects=self._objects,
-            renewals=self._renewals,
+            schedule=self._schedule,
             home=self._home.get,
         )
 
@@ -214,13 +214,13 @@ class Core:
     async def _close_elsewhere(self) -> None:
         with uninterrupted():
             async with self._closing_elsewhere:
-                if self._reopen is None and any(held.belief.end_if_due() > 0 for held in self._renewals.held):
+                if self._reopen is None and any(held.belief.end_if_due() > 0 for held in self._schedule.held):
                     raise self._unreleased_error("closed, and its backend cannot be opened on another")
                 self._objects.in_flight.closed = self._objects.in_flight.closed or ConfigError(
                     setting="client", value=self.url, reason="it was closed; connect again"
                 )
                 await self.release_elsewhere(closing=True)
-                self._renewals.close()
+                self._schedule.close()
                 self._narrator.close()
                 self._home.ended = self._home.ended or "it was closed"
 
@@ -243,7 +243,7 @@ class Core:
         error = self._home.error()
         self._objects.in_flight.close(error)
         await self._let_go_of_all(CLOSED, closing=True)
-        self._renewals.close()
+        self._schedule.close()
         self._objects.close(error)
         await self._objects.in_flight.cut_off()
         await self.backend.aclose()
@@ -274,7 +274,7 @@ class Core:
         self._objects.in_flight.hurry()
         going_on = True
         while going_on:
-            for held in self._renewals.held:  # again: a write that was in flight may acquire another
+            for held in self._schedule.held:  # again: a write that was in flight may acquire another
                 held.release.let_go(None if closing and not held.body.in_use else loss)
             going_on = await self._objects.in_flight.progress(now + self.exit_bound)
 
@@ -290,7 +290,7 @@ class Core:
         Args:
             closing: It is a loss to those who use a lock.
         """
-        locks = self._renewals.held
+        locks = self._schedule.held
         renewed = {held.release for held in locks}
         unfreed = [each for each in self._objects.in_flight.unfreed if each not in renewed]
         if self._reopen is None or not (locks or unfreed):
@@ -325,14 +325,14 @@ class Core:
     def lose_all(self, reason: str) -> None:
         """End all leases, and report their losses from this thread: nobody runs the loop any more."""
         self._home.ended, self._abandoned = reason, True
-        for held in self._renewals.held:
+        for held in self._schedule.held:
             held.belief.stop(reason)
             held.ending.report_loss()
 
     def abandon(self, reason: str) -> None:
         """Hold nothing any more and leave the sockets alone: this is a forked child."""
         self._home.ended, self._abandoned = reason, True
-        for held in self._renewals.held:
+        for held in self._schedule.held:
             held.belief.abandon(reason)
 
     async def request(self, operation: str, key: str, call: Coroutine[Any, Any, T]) -> T:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from asynclock._core.hooks import LeaseHooks
     from asynclock._core.protocol.held import HeldLock
     from asynclock._core.protocol.objects import LockObjects
-    from asynclock._core.protocol.renewal import Renewals
+    from asynclock._core.protocol.schedule import Schedule
     from asynclock._core.status import LockStatus
 
 
@@ -140,7 +140,7 @@ class LockEngine:
         name: str,
         url: str,
         objects: LockObjects,
-        renewals: Renewals,
+        schedule: Schedule,
         home: Callable[[], asyncio.AbstractEventLoop],
         key: str | None = None,
         fairness: Fairness | None = None,
@@ -152,17 +152,10 @@ class LockEngine:
         self.key: str = key or f"{name}{SUFFIX}"
         self.url = url
         self._objects = objects
-        self._renewals = renewals
+        self._schedule = schedule
         self._observation = Observation()
-        self.turns: Turns = Turns(
-            objects,
-            self._observation,
-            renewals,
-            fairness or Fairness(objects.timing),
-            key=self.key,
-            url=url,
-        )
         self.inspection: Inspection = Inspection(objects, self._observation, name=name, key=self.key, url=url)
+        self.turns: Turns = Turns(self.inspection, schedule, fairness or Fairness(objects.timing))
 
     def checked_at_most(self, seconds: float | None, at_least: float) -> float | None:
         """Return ``seconds``.
@@ -287,7 +280,7 @@ class LockEngine:
             self.key,
             observation=self._observation,
             fairness=self.turns.fairness,
-            renewals=self._renewals,
+            schedule=self._schedule,
             fencing=self.fencing,
             **named,
         )
@@ -321,7 +314,7 @@ class LockEngine:
                 reason = f"it is of that lock, not of {own}; nothing was written"
                 raise ConfigError(setting="ticket", value=ticket.lock, reason=reason) from error
             raise
-        held.ending.then(partial(self._renewals.discard, held))
+        held.ending.then(partial(self._schedule.discard, held))
         self._tell_of(held)
         return held
 
@@ -459,4 +452,4 @@ class LockEngine:
 
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
         """See ``Lock.break_lock``."""
-        return await break_lock(self._objects, self.key, self.inspection, status, force=force)
+        return await break_lock(self.inspection, status, force=force)

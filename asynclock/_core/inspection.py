@@ -18,35 +18,43 @@ if TYPE_CHECKING:
 
 
 class Inspection:
-    """Reads one lock of a client. On the client's loop."""
+    """Reads one lock of a client. On the client's loop.
+
+    Attributes:
+        objects: How the client reads and writes.
+        observation: Its view of the object.
+        name: Of the lock.
+        key: Of the lock's object.
+        url: Of the lock.
+    """
 
     def __init__(
         self, objects: LockObjects, observation: Observation, *, name: str, key: str, url: str
     ) -> None:
-        self._objects = objects
-        self._observation = observation
-        self._name = name
-        self._key = key
-        self._url = url
+        self.objects: LockObjects = objects
+        self.observation: Observation = observation
+        self.name: str = name
+        self.key: str = key
+        self.url: str = url
 
     async def read(self) -> tuple[LockStatus, LockRecord | None]:
         """Read the lock once; returns its record too, if it is one."""
         try:
-            seen = await self._objects.read(self._key)
+            seen = await self.objects.read(self.key)
         except RecordCorruptError as corrupt:
-            return corrupt_status(self._name, self._url, corrupt.version, corrupt.reason), None
-        self._observation.note(seen)
-        verdict = judge(seen, self._observation, self._objects.timing)
-        self._observation.note_judged(seen, verdict)
+            return corrupt_status(self.name, self.url, corrupt.version, corrupt.reason), None
+        self.observation.note(seen)
+        verdict = judge(seen, self.observation, self.objects.timing)
+        self.observation.note_judged(seen, verdict)
         return self._status(seen, verdict), seen.record
 
     def last_seen(self) -> LockStatus | None:
         """Return what stood in the way at the last look; None: it was never read."""
-        return None if self._observation.last is None else self._status(*self._observation.last)
+        return None if self.observation.last is None else self._status(*self.observation.last)
 
     def watch(self, tell: Callable[[LockStatus], object]) -> Callable[[], None]:
         """Call ``tell`` with what each look shows; returns what ends that."""
-        watchers = self._observation.watchers
+        watchers = self.observation.watchers
 
         def look(seen: Seen, verdict: Verdict) -> None:
             tell(self._status(seen, verdict))
@@ -55,12 +63,12 @@ class Inspection:
         return lambda: watchers.remove(look)
 
     def _status(self, seen: Seen, verdict: Verdict) -> LockStatus:
-        return seen_status(self._name, self._url, seen, verdict, self._objects.timing)
+        return seen_status(self.name, self.url, seen, verdict, self.objects.timing)
 
     async def prunable(self, older_than: float) -> str | None:
         """Read the lock once; return its version if that may be deleted (rule 22), else None."""
         try:
-            seen = await self._objects.read(self._key)
+            seen = await self.objects.read(self.key)
         except RecordCorruptError:
             return None
-        return seen.version if may_prune(seen, older_than, self._objects.timing) else None
+        return seen.version if may_prune(seen, older_than, self.objects.timing) else None

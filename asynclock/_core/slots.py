@@ -129,7 +129,7 @@ class Slots(LockEngine):
                 name=f"{self.base}/{name}",
                 url=f"{self.url}/{name}",
                 objects=self._objects,
-                renewals=self._renewals,
+                schedule=self._schedule,
                 home=self.home,
             )
         return part

@@ -12,10 +12,9 @@ from asynclock._core.protocol.waiting import WaitQueue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from asynclock._core.protocol.decisions import Observation
+    from asynclock._core.inspection import Inspection
     from asynclock._core.protocol.held import HeldLock
-    from asynclock._core.protocol.objects import LockObjects
-    from asynclock._core.protocol.renewal import Renewals
+    from asynclock._core.protocol.schedule import Schedule
     from asynclock._core.protocol.waiting import Fairness
     from asynclock._core.record import LockRecord
 
@@ -27,12 +26,9 @@ class Turns:
     """The line of one lock in one client, and the lock while this client holds it. On the client's loop.
 
     Args:
-        objects: How the client reads and writes.
-        observation: The client's view of the object.
-        renewals: Renew the lock until its end.
+        inspection: Of the lock.
+        schedule: Has the lock renewed until its end.
         fairness: Knows when it is another client's turn.
-        key: Of the lock's object.
-        url: Of the lock.
 
     Attributes:
         queue: Those who wait.
@@ -42,24 +38,15 @@ class Turns:
 
     _term: tuple[HeldLock, Callable[[], object]] | None = None
 
-    def __init__(
-        self,
-        objects: LockObjects,
-        observation: Observation,
-        renewals: Renewals,
-        fairness: Fairness,
-        *,
-        key: str,
-        url: str,
-    ) -> None:
+    def __init__(self, inspection: Inspection, schedule: Schedule, fairness: Fairness) -> None:
         self.queue: WaitQueue = WaitQueue()
         self.fairness: Fairness = fairness
         self.held: HeldLock | None = None
-        self._objects = objects
-        self._observation = observation
-        self._renewals = renewals
-        self._key = key
-        self._url = url
+        self._objects = inspection.objects
+        self._observation = inspection.observation
+        self._key = inspection.key
+        self._url = inspection.url
+        self._schedule = schedule
 
     async def enter(self, timeout: float | None) -> HeldLock | None:
         """Wait for this call's turn; returns the lock that is handed over with it, or None.
@@ -107,7 +94,7 @@ class Turns:
         if not (wanted and held.may_hand_over() and self.fairness.may_hand_over(now)):
             return False
         self.held = None
-        self._renewals.discard(held)
+        self._schedule.discard(held)
         self.fairness.handed_over(now)
         held.hand_over()
         self.queue.pass_on(held)
@@ -118,7 +105,7 @@ class Turns:
         if held is not self.held:
             return
         self.held = None
-        self._renewals.discard(held)
+        self._schedule.discard(held)
         freed = held.release.freed
         self._observation.freed = freed if freed and freed.record.expired else None
         self.fairness.ended(held.loop.time(), jittered=self._objects.jittered)

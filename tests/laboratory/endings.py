@@ -333,9 +333,9 @@ def forked(client: LockClient, leases: list[Any]) -> tuple[LockClient, list[Any]
     child._core = core = shallow_copy(client._core)
     core._home = shallow_copy(core._home)
     core._engines = Engines(core._new_engine, lambda: 0.0)  # the copies of a fork belong to the copied client
-    renewals = core._renewals = shallow_copy(core._renewals)
-    copies = {held: held_copy(held) for held in renewals.held}
-    renewals._renew_at = {copies[held]: at for held, at in renewals._renew_at.items()}
+    schedule = core._schedule = shallow_copy(core._schedule)
+    copies = {held: held_copy(held) for held in schedule.held}
+    schedule._renew_at = {copies[held]: at for held, at in schedule._renew_at.items()}
     inherited = [shallow_copy(lease) for lease in leases]
     for lease in inherited:
         held = lease._held

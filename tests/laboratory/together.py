@@ -135,7 +135,7 @@ class Together:
             return  # the last turn of this client has begun
         keys = {f"{name}{SUFFIX}" for name in self._names}
         held = [
-            each.tenure.key for each in self._client._core._renewals.held if each.belief.phase is Phase.HELD
+            each.tenure.key for each in self._client._core._schedule.held if each.belief.phase is Phase.HELD
         ]
         if left := keys.intersection(held):
             self._blame(f"{self._user.name} has left hold_all(), and still holds {sorted(left)}")

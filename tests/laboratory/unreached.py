@@ -56,11 +56,11 @@ WHY: Final[dict[tuple[str, str], str]] = {
         "if kept_until > objects.clock.boot() and not objects.issuer.knows_time():",
     ): "The leases that a history keeps are renewed more often than a Date is too old to be carried.",
     (
-        "renewal.py",
+        "schedule.py",
         "for held in self.held:",
     ): "A lease outlasts the exit bound of its client only if the store does not answer its release.",
     (
-        "renewal.py",
+        "schedule.py",
         "if held.body.is_gone:",
     ): "A history has one event loop, which is not closed before its end.",
     ("waiting.py", "elif not self.pass_on(turn.result()):"): _TURN_AND_CANCELLATION,

@@ -77,7 +77,7 @@ CLEAN_UP_HELD: Final = f"{_RELEASE}._clean_up"
 _ENDING: Final = "asynclock._core.protocol.ending:Ending"
 ENDED: Final = f"{_ENDING}.end"
 FOUND_GONE: Final = f"{_ENDING}.found_gone"
-CANCEL_TIMER: Final = "asynclock._core.protocol.renewal:Renewals._cancel"
+CANCEL_TIMER: Final = "asynclock._core.protocol.schedule:Schedule._cancel"
 
 # Judging what was seen.
 _DECISIONS: Final = "asynclock._core.protocol.decisions"

@@ -33,7 +33,7 @@ def test_a_cancelled_acquire_leaves_nothing(world: World, after: float, *, again
             else:
                 await (await task).release()
             assert world.store.body("orders.json") is None or world.record().expired
-            assert client._core._renewals.held == []
+            assert client._core._schedule.held == []
 
             lease = await client.lock("orders").acquire(timeout=1.0)
             assert lease.held

@@ -213,7 +213,7 @@ async def test_a_waiter_does_not_outlive_its_client(world: World) -> None:
         with pytest.raises((asynclock.ConfigError, asyncio.CancelledError)):
             await waiter
         assert world.record().expired
-        assert client._core._renewals.held == []
+        assert client._core._schedule.held == []
 
 
 @in_virtual_time

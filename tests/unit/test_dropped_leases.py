@@ -15,7 +15,7 @@ import pytest
 import asynclock
 from asynclock import LeaseLostError, LeaseSettings, LockClient, sync
 from asynclock._core.protocol.belief import Phase
-from asynclock._core.protocol.renewal import Renewals
+from asynclock._core.protocol.schedule import Schedule
 from tests.unit.kit import FAST
 
 if TYPE_CHECKING:
@@ -185,13 +185,13 @@ async def test_a_lease_whose_loop_was_closed_is_lost(monkeypatch: pytest.MonkeyP
     """Its ``lost`` says why. It is lost before its renewal ends: a fork gives up what is renewed."""
     client = client_of("told")
     phases: list[Phase] = []
-    discard = Renewals.discard
+    discard = Schedule.discard
 
-    def watched(renewals: Renewals, held: HeldLock) -> None:
+    def watched(schedule: Schedule, held: HeldLock) -> None:
         phases.append(held.belief.phase)
-        discard(renewals, held)
+        discard(schedule, held)
 
-    monkeypatch.setattr(Renewals, "discard", watched)
+    monkeypatch.setattr(Schedule, "discard", watched)
     leases: list[asynclock.Lease] = []
     losses: list[LeaseLostError] = []
 

@@ -158,4 +158,4 @@ async def test_a_client_keeps_nothing_of_leases_that_ended(world: World) -> None
         in_flight.close(ConfigError(setting="client", value="orders", reason="it was closed"))
 
         assert not in_flight.pending
-        assert not client._core._renewals.held
+        assert not client._core._schedule.held

@@ -161,7 +161,7 @@ def test_a_receiver_cancelled_at_any_instant_leaves_nothing(
             assert [number for number in turns.done if number] == ([] if last else [1, 2])
             assert turns.overlaps == 0
             assert world.record().expired
-            assert client._core._renewals.held == []
+            assert client._core._schedule.held == []
             lease = await lock.try_acquire()
             assert lease is not None
             await lease.release()

@@ -133,8 +133,8 @@ def test_leaving_waits_two_seconds_at_most_for_the_store(
         began = await leave(world, client, fail)
         assert world.now - began <= BOUND + ROUNDING
         assert world.told()[-1] == "release_pending"
-        assert client._core._renewals.held == [] or not any(
-            each.belief.end_if_due() > 0 for each in client._core._renewals.held
+        assert client._core._schedule.held == [] or not any(
+            each.belief.end_if_due() > 0 for each in client._core._schedule.held
         )
         await asyncio.sleep(10.0)
         recover(world, client)

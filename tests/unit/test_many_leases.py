@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import LeaseSettings
-from asynclock._core.protocol.renewal import CROWD
+from asynclock._core.protocol.schedule import CROWD
 from asynclock.testing._faulty import Fault
 from tests.unit.kit import STEADY, World, clock_of, faulty, in_virtual_time
 
@@ -177,6 +177,6 @@ async def test_a_stall_is_not_told_of_a_lease_that_began_after_it(world: World) 
         _before = await client.lock("before").acquire()
         await asyncio.sleep(6.0)
         _after = await client.lock("after").acquire()
-        client._core._renewals._look(None, clock_of(client).boot() - 5.0)
+        client._core._schedule._look(None, clock_of(client).boot() - 5.0)
 
         assert [event.key for event in world.events if event.kind == "stalled"] == ["before.json"]

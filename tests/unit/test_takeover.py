@@ -53,7 +53,7 @@ async def test_a_holder_that_met_only_a_wrong_node_keeps_its_lock(world: World) 
             await other.lock("orders").acquire(timeout=0)
         assert lease.held
 
-        holder._core._renewals.close()  # nothing renews it any more
+        holder._core._schedule.close()  # nothing renews it any more
         limit = SETTINGS.validity + 2 * SETTINGS.poll_interval + 1.0
         successor = await other.lock("orders").acquire(timeout=limit)
         assert successor.held

@@ -10,5 +10,5 @@ proof). The modules by subject:
 - one held lock: ``held``, with ``belief``, ``renewer``, ``refusals``, ``release``,
   ``ending``, ``tenure`` and ``body``;
 - whose turn it is: ``waiting``;
-- one look a second at all held locks of a client: ``renewal``.
+- one look a second at all held locks of a client: ``schedule``.
 """

@@ -18,7 +18,7 @@ from asynclock.errors import BackendError
 if TYPE_CHECKING:
     from asynclock._core.protocol.decisions import Observation
     from asynclock._core.protocol.objects import LockObjects, Open
-    from asynclock._core.protocol.renewal import Renewals
+    from asynclock._core.protocol.schedule import Schedule
     from asynclock._core.protocol.time_left import TimeLeft
     from asynclock._core.protocol.waiting import Fairness
     from asynclock.events import Kind
@@ -37,7 +37,7 @@ class Acquisition:
         key: Of the lock's object.
         observation: The client's view of the object.
         fairness: Knows when it is another client's turn.
-        renewals: Renews the lock from its acquisition on.
+        schedule: Has the lock renewed from its acquisition on.
         time: That of the call, which may have waited for its turn.
         at_most: Seconds from its acquisition at which belief ends for good (rule 27), or None.
         fencing: Whether the token will be handed out (rule 11).
@@ -51,7 +51,7 @@ class Acquisition:
         *,
         observation: Observation,
         fairness: Fairness,
-        renewals: Renewals,
+        schedule: Schedule,
         time: TimeLeft,
         at_most: float | None,
         fencing: bool,
@@ -61,7 +61,7 @@ class Acquisition:
         self._objects = objects
         self._observation = observation
         self._fairness = fairness
-        self._renewals = renewals
+        self._schedule = schedule
         self._at_most = at_most
         self._fencing = fencing
         self._stake = Stake(objects, key, given)
@@ -311,11 +311,11 @@ class Acquisition:
             held = self._held = HeldLock(
                 objects=self._objects, key=self._key, landed=attempt, at_most=self._at_most
             )
-            held.tenure.fenced = self._fencing
+            held.tenure.told_token = held.tenure.fencing_token if self._fencing else None
             if left <= timing.renew_interval:
                 await held.renewer.renew()
             if held.belief.end_if_due() > 0:
-                self._renewals.add(held)
+                self._schedule.add(held)
                 return
             self._begin_anew()
         self._events.too_late()

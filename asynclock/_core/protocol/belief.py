@@ -95,7 +95,7 @@ class Belief:
         reason = "its deadline passed before a renewal was confirmed"
         if capped:
             reason = f"it was held for as long as it may be, at_most={self._at_most:g} s"
-        elif self.tenure.claim.refusals.final:
+        elif self.tenure.refusals.final:
             reason += ": the store refuses them over the version that it shows; run asynclock doctor"
         self.end(self.tenure.error(LeaseExpiredError, reason))
         if isinstance(self.lost, LeaseExpiredError):

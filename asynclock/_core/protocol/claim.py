@@ -33,7 +33,6 @@ class Claim:
 
     Attributes:
         doubtful: A write may have freed or taken over the lock unseen: another's record proves no loss.
-        refusals: Of the renewals.
         refusal: Why the store refuses to free it although it shows no other write; else None (rule 23).
         error: Why the last try to free it did not succeed, if the store said so.
         offer: The owner of a record that keeps the lock for a ticket; None: of one that keeps it for nobody.
@@ -50,7 +49,6 @@ class Claim:
             self.spend(landed)
         self._freeing: list[str | None] = []
         self.doubtful: bool = False
-        self.refusals: Refusals = Refusals()
         self.refusal: BackendError | None = None
         self.error: BackendError | ConfigError | None = None
         self.offer: str | None = None

@@ -104,7 +104,7 @@ class Renewer:
             self._tenure.head = mine  # written again under its nonce: the next renewal replaces that
         if seen.version == self._tenure.head.version:
             if isinstance(outcome, Refused):
-                refusals = self._claim.refusals
+                refusals = self._tenure.refusals
                 refusals.note((head.version, head.record), (seen.version, seen.record))
                 return refusals.error(outcome.error, url=self._objects.events.url)
             return error  # unchanged: the attempt may still land
@@ -123,7 +123,6 @@ class Renewer:
         self._claim.note_landed(attempt)
         if (left := self._belief.end_if_due()) <= 0 or not self._belief.extend(attempt.sent):
             return
-        self._claim.refusals.count = 0
+        self._tenure.refusals.count = 0
         self._claim.note_settled(attempt)  # while there is a Date to tell by
-        age = self._tenure.age()
-        self._tenure.report("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left, age=age)
+        self._tenure.report("renewed", reason=reason, since=attempt.sent.monotonic, remaining=left, aged=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asynclock._core.protocol.claim import Claim
+from asynclock._core.protocol.refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,8 @@ class Tenure:
         owner: The id under which it is held.
         fencing_token: Its token.
         head: The last write that is known to have landed.
-        fenced: Its token is one that resources may check (rule 11), so events name it.
+        told_token: The token that events name; None: it is none that resources may check (rule 11).
+        refusals: Of its renewals.
         claim: Its writes. Its own: the clean-up of a loss must not mistake a later write of the acquisition
             for its own.
     """
@@ -35,8 +37,9 @@ class Tenure:
         self.owner: str = landed.record.owner
         self.fencing_token: int = landed.record.epoch
         self.head: Attempt = landed
-        self.fenced: bool = True
+        self.told_token: int | None = self.fencing_token
         self.claim: Claim = Claim(objects, key, landed)
+        self.refusals: Refusals = Refusals()
         self._began = landed.sent.monotonic
         self._handed_out = False
 
@@ -50,11 +53,7 @@ class Tenure:
         A lock lost before this point was never a lease, so no event says that it ended.
         """
         self._handed_out = True
-        self.report(kind, reason=reason, since=asked_at, age=self.age())
-
-    def age(self) -> float:
-        """Return seconds since the write that acquired it was sent, on the monotonic clock."""
-        return self.objects.clock.monotonic() - self._began
+        self.report(kind, reason=reason, since=asked_at, aged=True)
 
     def report_end(self, kind: Kind, detail: str, reason: str, since_end: float) -> None:
         """Report how the lease ended or is ending, if it ever was a lease; belief ended ``since_end`` ago."""
@@ -63,7 +62,7 @@ class Tenure:
 
     def report_stall(self, seconds: float) -> None:
         """Report for how long this process did not run."""
-        self.objects.events.emit("stalled", self.key, self.owner, self._told_token, duration=seconds)
+        self.objects.events.emit("stalled", self.key, self.owner, self.told_token, duration=seconds)
 
     def report(
         self,
@@ -72,25 +71,31 @@ class Tenure:
         *,
         reason: str = "",
         since: float | None = None,
+        aged: bool = False,
         remaining: float | None = None,
         since_end: float | None = None,
-        age: float | None = None,
     ) -> None:
-        """Report an event; ``since``, on the monotonic clock, gives its duration."""
-        duration = None if since is None else self.objects.clock.monotonic() - since
+        """Report an event.
+
+        Args:
+            kind: What happened.
+            detail: For people.
+            reason: For machines.
+            since: Monotonic time from which its duration counts.
+            aged: Whether to say how long ago the write that acquired the lock was sent.
+            remaining: Seconds that are left of the lease.
+            since_end: Seconds for which belief has ended.
+        """
+        now = self.objects.clock.monotonic()
         self.objects.events.emit(
             kind,
             self.key,
             self.owner,
-            self._told_token,
+            self.told_token,
             detail,
             reason=reason,
-            duration=duration,
+            duration=None if since is None else now - since,
             remaining=remaining,
             since_end=since_end,
-            age=age,
+            age=now - self._began if aged else None,
         )
-
-    @property
-    def _told_token(self) -> int | None:
-        return self.fencing_token if self.fenced else None

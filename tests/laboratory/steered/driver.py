@@ -145,7 +145,7 @@ class Driver:
         core = client._core
         core._objects.timing.request_timeout = _FOREVER  # the behaviour says when no answer comes
         core._objects.timing.renew_interval = 0.0
-        core._renewals._interval = _NEVER
+        core._schedule._interval = _NEVER
         return _Side(process, gate, client)
 
     def run(self, steps: Sequence[Step]) -> str:

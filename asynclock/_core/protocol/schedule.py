@@ -1,4 +1,4 @@
-"""Renews leases: one look per second at all locks of a client, and timers for earlier renewals."""
+"""When the locks of a client are renewed: one look a second at all of them, and timers for earlier ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LEAST: Final = 0.001
 """Seconds until a deadline is looked at, at least; belief itself ends at the deadline."""
 
 
-class Renewals:
+class Schedule:
     """Renews every held lock of a client each ``renew_interval`` and ends belief at its deadline (rule 5).
 
     Locks that are written together would always be renewed together. So in a crowd the next renewal of each
