@@ -4,7 +4,7 @@ The comments name the rules of the protocol by their numbers (``docs/concepts/pr
 proof). The modules by subject:
 
 - decisions, without I/O: ``timing``, ``decisions``;
-- one read or write: ``objects``, with ``issuer``, ``pacing``, ``verifier`` and ``unanswered``;
+- one read or write: ``objects``, with ``issuer``, ``verifier`` and ``unanswered``;
 - the writes that may stand, and freeing them: ``claim``;
 - one acquisition: ``acquire``, with ``stake``, ``time_left`` and ``acquisition_events``;
 - one held lock: ``held``, with ``belief``, ``renewer``, ``refusals``, ``release``,

@@ -156,7 +156,7 @@ class Acquisition:
             await self._objects.verifier.verify(
                 self._key, within=self._time.round_end() - self._time.loop.time()
             )
-        await self._objects.pacing.wait(self._key)
+        await self._objects.pace(self._key)
         attempt = self._attempt_on(seen) if self._may_write() else None
         if attempt is None:
             return _READ_AGAIN, None

@@ -210,7 +210,7 @@ class Claim:
         Raises BackendError or ConfigError if nothing was written.
         """
         objects = objects or self._objects
-        await objects.pacing.wait(self._key)
+        await objects.pace(self._key)
         unsettled = [at for each in self._by_nonce.values() if (at := self.settles_at(each)) is not None]
         # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
         keep_token = objects.issuer.until_settled(max(unsettled, default=None)) <= 0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from asynclock._core.inflight import InFlight
 from asynclock._core.portal import current_task
 from asynclock._core.protocol.decisions import Seen
 from asynclock._core.protocol.issuer import Issuer
-from asynclock._core.protocol.pacing import Pacing
 from asynclock._core.protocol.unanswered import Unanswered
 from asynclock._core.protocol.verifier import Verifier
 from asynclock._core.record import parse_record
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from asynclock.events import Events
 
 T = TypeVar("T")
+_MOST_PAUSES: Final = 4096
+"""Keys from which those whose pause is over are dropped."""
 
 
 class Attempt(NamedTuple):
@@ -95,7 +96,7 @@ class LockObjects:
         holder: str,
         in_flight: InFlight | None = None,
         time: StoreTime | None = None,
-        pacing: Pacing | None = None,
+        next_write: dict[str, float] | None = None,
     ) -> None:
         self.clock = clock
         self.timing = timing
@@ -110,12 +111,13 @@ class LockObjects:
             holder=holder,
         )
         self.in_flight: InFlight = in_flight or InFlight()
-        self.pacing: Pacing = pacing or Pacing(backend)
         self.verifier: Verifier = Verifier(backend, self.request, self.in_flight, events.url)
         self.closed: ConfigError | None = None
         """The error of new requests after the backend was closed; None while it is open."""
         self._backend = backend
         self._rng = rng
+        # By key, the loop time from which the store takes another write.
+        self._next_write: dict[str, float] = {} if next_write is None else next_write
         self._unanswered = Unanswered(backend, events)
 
     def close(self, error: ConfigError) -> None:
@@ -146,8 +148,28 @@ class LockObjects:
             events=self.events,
             holder=self.issuer.holder,
             time=self.time,
-            pacing=self.pacing,
+            next_write=self._next_write,
         )
+
+    @property
+    def limits_writes(self) -> bool:
+        """Whether the store limits how often one object is written: Cloud Storage, to once a second."""
+        return self._backend.min_write_interval > 0
+
+    async def pace(self, key: str) -> None:
+        """Wait until the store takes another write of this object."""
+        if self._backend.min_write_interval > 0:
+            wait = self._next_write.get(key, 0.0) - asyncio.get_running_loop().time()
+            if wait > 0:
+                await asyncio.sleep(wait)
+
+    def _note_write(self, key: str) -> None:
+        """Note that this object is written now."""
+        now, pauses = asyncio.get_running_loop().time(), self._next_write
+        if len(pauses) >= _MOST_PAUSES:
+            for each in [each for each, at in pauses.items() if at <= now]:
+                del pauses[each]
+        pauses[key] = now + self._backend.min_write_interval
 
     def now(self) -> ClockReading:
         """Read this machine's clocks."""
@@ -188,7 +210,7 @@ class LockObjects:
         else:
             name, put = "put_if_match", backend.put_if_match(key, body, attempt.base)
         if backend.min_write_interval > 0:
-            self.pacing.note_write(key)
+            self._note_write(key)
         try:
             written = await self.request(name, key, put, timeout)
         except ConfigError as error:
@@ -205,9 +227,9 @@ class LockObjects:
         """Write an object other than a lock over that version, or create it; raises what ``request`` does."""
         if self.verifier.needed:
             await self.verifier.verify(key, within=self.timing.request_timeout)
-        await self.pacing.wait(key)
+        await self.pace(key)
         if self._backend.min_write_interval > 0:
-            self.pacing.note_write(key)
+            self._note_write(key)
         if version is None:
             await self.request("put_if_absent", key, self._backend.put_if_absent(key, body))
         else:

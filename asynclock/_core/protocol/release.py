@@ -71,7 +71,7 @@ class Release:
             if self._renewer.running is None:
                 if hand_over is not None and hand_over():
                     freeing = self._ending.future
-                elif at_once and not (self._objects.pacing.limits or self.left_to_keep() > 0):
+                elif at_once and not (self._objects.limits_writes or self.left_to_keep() > 0):
                     # Nearly always enough, and then it needs no task of its own.
                     with suppress(BackendError, ConfigError):
                         tried = await self._claim.free_once(self._tenure.head, timeout=bound)

@@ -64,7 +64,7 @@ class Renewer:
 
     async def _renew_once(self) -> BackendError | None:
         objects, key = self._objects, self._tenure.key
-        await objects.pacing.wait(key)
+        await objects.pace(key)
         if self._belief.capped and not objects.issuer.knows_time():
             with suppress(BackendError, RecordCorruptError, ConfigError):  # the write will tell
                 await objects.read(key)  # as for a record that is kept (rule 21)
