@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Acquisition)
 KEPT: Final = 1024
-"""Engines that nobody uses and that are kept at least, those used last: an idle one has 2 kB."""
+"""At least this many unused engines are kept, those used last; an idle one takes 2 kB."""
 _MOST_KEPT: Final = 16 * KEPT
-"""Engines that are kept at most, even if each still has something to remember."""
+"""At most this many engines are kept, even if each still has something to remember."""
 
 
 class Engines:
@@ -101,7 +101,7 @@ class Engines:
         try:
             self._may_shrink.pop()
         except IndexError:
-            return  # another thread is here, or whom a handler has interrupted
+            return  # another thread does this, or the code that a signal handler has interrupted
         now = self._clock()
         for name, engine in list(self._kept.items())[:-KEPT]:
             # Only what can be found among the living: another thread may be about to enter the rest.

@@ -113,7 +113,7 @@ class LeaseHandle:
         self._held.on_lost(lambda loss: callbacks.run(lambda: run(loss)))
 
     def _has_ended(self) -> bool:
-        """Whether it was released already, so that a release is a no-op; here, as a fork runs no loop.
+        """Whether it was released already, so that a release is a no-op; needs no loop, for a forked child.
 
         Raises:
             LeaseLostError: It was lost.
@@ -184,12 +184,12 @@ class RWLockHandle(Generic[H]):
 
     @property
     def read(self) -> H:
-        """The readers' side. Its ``status`` is that of the writer who is in, else of a free slot."""
+        """The readers' side. Its ``status`` is that of the writer, if one has it, else of a free slot."""
         return self._sides[0]
 
     @property
     def write(self) -> H:
-        """The writer's side. Its ``status`` is that of the writer who is in, else of a reader who is."""
+        """The writer's side. Its ``status`` is that of the writer, if one has it, else of a reader."""
         return self._sides[1]
 
     def __repr__(self) -> str:
@@ -216,7 +216,7 @@ def checked_at_least(seconds: float) -> float:
 
 
 def checked_within(seconds: float | None) -> float | None:
-    """Return for how many seconds a lock is to be kept for a ticket.
+    """Return for how many seconds a release keeps a lock for a ticket.
 
     Raises:
         ConfigError: No record can promise that.

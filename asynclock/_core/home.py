@@ -1,4 +1,4 @@
-"""The event loop that a client runs on, and when it can be used no more."""
+"""The event loop that a client runs on, and why it cannot be used any more."""
 
 from __future__ import annotations
 

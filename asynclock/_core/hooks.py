@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LeaseHooks(Protocol):
-    """Hooks for the begin and the end of a lease. Both run on the client's loop."""
+    """Hooks for the beginning and the end of a lease. Both run on the client's loop."""
 
     async def begin(self, held: HeldLock) -> None:
         """Run once the lock is held, before the lease is handed out; an exception releases the lock."""

@@ -41,7 +41,7 @@ class InFlight:
     """
 
     def __init__(self, client: object = None) -> None:
-        self._client = client  # kept alive by all that is under way or held: an exit looks for clients
+        self._client = client  # stays alive while anything is under way or held: an exit looks for clients
         self.closed: ConfigError | None = None
         """The error of new acquisitions after the client was closed; None while it is open."""
         # Dicts, not sets: they keep the order of their start.
@@ -146,7 +146,7 @@ class InFlight:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await self._progress.wait()
-        await asyncio.sleep(0)  # who waited for that work goes on first
+        await asyncio.sleep(0)  # tasks that waited for that work run first
         return True
 
     async def pause(self, seconds: float) -> bool:

@@ -318,7 +318,7 @@ class _Looks:
                 self._set_timer(seconds)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()

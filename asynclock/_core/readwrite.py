@@ -100,7 +100,7 @@ class Readers(Slots):
         return not self._kept_out
 
     async def status(self) -> LockStatus:
-        """Return that of the writer who is in, else of a slot that is free, or will be first."""
+        """Return that of the writer, if one has the lock, else of a slot that is free, or will be first."""
         status, _ = await self.writer.look()
         return status if status.state in {"held", "corrupt"} else await super().status()
 
@@ -144,7 +144,7 @@ class Writer(Inner):
         at_most: float | None = None,
         ticket: Ticket | None = None,
     ) -> HeldLock | None:
-        """As of ``LockEngine``, and then wait until the readers of before have left."""
+        """As of ``LockEngine``, and then wait until the earlier readers have left."""
         refuse_ticket(ticket, self._readers.base)
         time = TimeLeft(self._objects, timeout, waits=not once)
         while True:
@@ -230,7 +230,7 @@ class Writer(Inner):
             await all_of(look(part) for part in asked[start : start + _LOOKS])
 
     async def status(self) -> LockStatus:
-        """As of ``LockEngine``; if no writer is in, that of a reader, if one is."""
+        """As of ``LockEngine``; if no writer has the lock, that of a reader, if one has it."""
         status, _ = await self.look()
         if status.state in {"held", "corrupt"}:
             return status

@@ -25,7 +25,7 @@ class Redemption(Acquisition):
         self._offer = offer
 
     def _remembered(self) -> Seen | None:
-        return None  # it has to be seen
+        return None  # the offer must be read first
 
     def _judge(self, seen: Seen) -> Verdict:
         record = seen.record

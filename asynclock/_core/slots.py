@@ -311,7 +311,7 @@ class Slots(LockEngine):
 
 
 def say_waiting(objects: LockObjects, key: str, status: LockStatus, time: TimeLeft) -> None:
-    """Report who is in the way; no listener hears of this client, at whose lock no look was made."""
+    """Report who is in the way. If it is this client, only the log says so: the store was not read."""
     objects.events.emit(
         "waiting",
         key,

@@ -1,4 +1,4 @@
-"""Whose turn it is to have a lock: this client's or not, and whose in it (rules 12 to 15 and 26)."""
+"""Which caller of this client has the lock next, or another client (rules 12 to 15 and 26)."""
 
 from __future__ import annotations
 

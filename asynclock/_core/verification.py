@@ -297,7 +297,7 @@ class _Trial:
 
 
 async def _apart(function: Callable[[str], T], place: str) -> T | None:
-    """Call a function that may block; None where no thread can be started, or no file is to be had."""
+    """Call a function that may block; None if no thread can be started or no file opened."""
     with contextlib.suppress(OSError, RuntimeError):
         return await asyncio.to_thread(function, place)
     return None

@@ -317,7 +317,7 @@ class Acquisition:
             if held.belief.end_if_due() > 0:
                 self._schedule.add(held)
                 return
-            self._begin_anew()
+            self._change_owner()
         self._events.too_late()
 
     async def _token_settles(self, held: HeldLock) -> bool:
@@ -328,14 +328,14 @@ class Acquisition:
                 return False
             await asyncio.sleep(min(wait, left))
             if held.belief.end_if_due() <= 0:
-                self._begin_anew()
+                self._change_owner()
                 return False
         return True
 
-    def _begin_anew(self) -> None:
+    def _change_owner(self) -> None:
         """Continue as a new owner after a lost lock, which may still be cleaning up."""
         self._held = None
-        self._stake.begin_anew()
+        self._stake.change_owner()
 
     async def _give_up(self) -> None:
         """Free everything that this acquisition wrote (rules 3 and 16), within the exit bound (rule 24)."""

@@ -100,7 +100,7 @@ class Belief:
         self.end(self.tenure.error(LeaseExpiredError, reason))
         if isinstance(self.lost, LeaseExpiredError):
             self.stands = capped
-            self.sent = sent  # even if a renewal landed in this very instant: its record is to be freed
+            self.sent = sent  # even if a renewal landed in this very instant: its record must be freed
         return 0.0
 
     def left(self) -> float:

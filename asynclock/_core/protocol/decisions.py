@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HUDI_DRIFT: Final = 0.5
 """Seconds past ``validUntil`` that Hudi's own readers allow for drift."""
 LEAST_FREE_TO_PRUNE: Final = 86_400.0
-"""Seconds for which a lock has to be free before its object may be deleted."""
+"""A lock must be free for this many seconds before its object may be deleted."""
 _MICRO: Final = 1_000_000
 
 
@@ -147,7 +147,7 @@ def may_prune(seen: Seen, older_than: float, timing: Timing) -> bool:
 
     Args:
         seen: The answer.
-        older_than: For how many seconds the lock has to be free; never less than a day, nor less than a lease
+        older_than: For how many seconds the lock must be free; never less than a day, nor less than a lease
             and what a late write may take.
         timing: Of the client.
     """
@@ -160,7 +160,7 @@ def may_prune(seen: Seen, older_than: float, timing: Timing) -> bool:
     since = (
         seen.last_modified + timing.slack if record.expired else _expiry(record, seen.last_modified, timing)
     )
-    # A lock created later starts at the store's time, which has to be above every token of this one.
+    # A lock created later starts at the store's time, which must be above every token of this one.
     if since is None or record.epoch >= (date.value - timing.slack) * _MICRO:
         return False
     least = max(older_than, LEAST_FREE_TO_PRUNE, lease + longest_request(lease), timing.clean_up_for)
@@ -227,7 +227,7 @@ def next_token_without_dates(predecessor: LockRecord | None, wall: float) -> Tok
 
 
 def promise(latest: float, timing: Timing, *, by_wall: bool = True, lease: float | None = None) -> int:
-    """Return the ``validUntil`` to publish, epoch ms, where store time is at most ``latest`` (rule 4).
+    """Return the ``validUntil`` to publish, epoch ms, if store time is at most ``latest`` (rule 4).
 
     Args:
         latest: Epoch seconds.

@@ -81,7 +81,7 @@ class Issuer:
     def next_token(self, key: str, predecessor: LockRecord | None, now: ClockReading) -> Token | None:
         """Return the token to write over ``predecessor`` (rule 11); None: no usable Date yet, read again.
 
-        Raises ConfigError or UnsupportedBackendError where none can be made after a Hudi writer.
+        Raises ConfigError or UnsupportedBackendError if none can be made after a Hudi writer.
         """
         if self.dateless:
             if (token := next_token_without_dates(predecessor, now.wall)) is not None:

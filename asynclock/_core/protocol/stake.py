@@ -50,7 +50,7 @@ class Stake:
         if given is not None:
             given.ending.found_gone(displaced(seen, given.tenure.owner, proven=not self.claim.doubtful))
 
-    def begin_anew(self) -> None:
+    def change_owner(self) -> None:
         """Continue as a new owner after a lost lock, which may still be cleaning up."""
         self.owner = self._objects.issuer.fresh_owner()
 
@@ -58,7 +58,7 @@ class Stake:
         """Free the handed-over lock and the own write, and continue without them; returns the freeing."""
         freeing = self.clean_up(last)
         self.given, self.claim = None, Claim(self._objects, self._key)
-        self.begin_anew()
+        self.change_owner()
         return freeing
 
     def clean_up(self, last: Attempt) -> asyncio.Task[None]:

@@ -24,7 +24,7 @@ class Tenure:
         owner: The id under which it is held.
         fencing_token: Its token.
         head: The last write that is known to have landed.
-        told_token: The token that events name; None: it is none that resources may check (rule 11).
+        told_token: The token that events name; None: resources must not check it (rule 11).
         refusals: Of its renewals.
         claim: Its writes. Its own: the clean-up of a loss must not mistake a later write of the acquisition
             for its own.
