@@ -23,8 +23,8 @@ every row to every operation.
 - *Again* says whether the same call may succeed later with nothing changed but the store: `error.transient`.
   Only then does an acquisition go on until its timeout; else it raises at once. A lease that is held is
   renewed until its deadline whatever the answer is.
-- *Written* says what a write may have left behind: `error.written`. A read writes nothing: where the table
-  says `OutcomeUnknownError`, or that the store refused a condition, a read raises `BackendUnavailableError`.
+- *Written* says what a write may have left behind: `error.written`. A read writes nothing: if the table says
+  `OutcomeUnknownError`, or that the store refused a condition, a read raises `BackendUnavailableError`.
 - `error.request_id` is the id of the answer for the provider's support, and part of the text.
 """
 
