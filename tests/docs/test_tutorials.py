@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def test_a_tutorial_does_what_it_says(tmp_path: Path, bucket: dict[str, str], name: str) -> None:
     """Its files, programs and commands work in their order, and print what stands below them."""
     page = ROOT / "docs" / "tutorials" / f"{name}.md"
-    story = Story(page, tmp_path, bucket)
+    # As in a reader's shell, where Python keeps what it prints into a file until the end.
+    story = Story(page, tmp_path, bucket | {"PYTHONUNBUFFERED": ""})
 
     story.play()
 
