@@ -97,14 +97,21 @@ def test_an_insert_is_merged_like_an_event(spec: Spec, spark: SparkSession) -> N
     """A newer one replaces its stream's columns, an older one nothing; other streams' columns stay."""
     spark.sql("INSERT INTO fleet_stored (k, a__ts, a__x) VALUES ('N0', 11, 9), ('N1', 9, 101), ('new', 1, 7)")
     spark.sql("INSERT INTO fleet_stored (k, b__ts, b__y) VALUES ('b', timestamp'2024-01-01 00:00:00', 2)")
+    # By the names of the view, in any case and order, and by their places there.
+    spark.sql("INSERT INTO fleet (X, at, k) SELECT 21 AS any, 11, 'N2'")
+    spark.sql(
+        "WITH one AS (SELECT 'N3') INSERT INTO default.fleet SELECT *, 11, 31, 'all', null, null FROM one"
+    )
 
     rows = shown(spec, spark)
-    assert (rows["N0"], rows["N1"], rows["new"], rows["b"]) == (
-        (11, 9, None, 0.5),
-        (10, 1, "streamed", None),
-        (1, 7, None, None),
-        (None, None, None, 2.0),
-    )
+    assert {key: rows[key] for key in ("N0", "N1", "N2", "N3", "new", "b")} == {
+        "N0": (11, 9, None, 0.5),
+        "N1": (10, 1, "streamed", None),
+        "N2": (11, 21, None, None),
+        "N3": (11, 31, "all", None),
+        "new": (1, 7, None, None),
+        "b": (None, None, None, 2.0),
+    }
 
 
 def test_an_insert_has_the_record_key_that_a_stream_would_give(spec: Spec, spark: SparkSession) -> None:
@@ -303,9 +310,30 @@ def test_a_merge_of_two_rows_into_one_is_refused(spec: Spec, spark: SparkSession
 
 
 @pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("INSERT INTO fleet (k, a__ts) VALUES ('N0', 11)", "no column a__ts to insert"),
+        ("INSERT INTO fleet (k, nothing) VALUES ('N0', 11)", "It has k, at, x, note, seen, y"),
+        ("INSERT INTO fleet BY NAME SELECT 'N0' AS k, 11 AS at", "takes no BY NAME"),
+    ],
+)
+def test_an_insert_into_the_view_that_cannot_be_is_refused(
+    spec: Spec, spark: SparkSession, statement: str, reason: str
+) -> None:
+    """It names the columns as the view does; nothing is written."""
+    with pytest.raises(AnalysisException, match=reason) as caught:
+        spark.sql(statement)
+
+    assert "the view spark_catalog.default.fleet" in str(caught.value).replace("The", "the")
+    assert "Nothing was changed." in str(caught.value)
+    assert shown(spec, spark)["N0"] == (10, 0, "streamed", 0.5)
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "INSERT OVERWRITE fleet_stored SELECT * FROM fleet_stored",
+        "INSERT OVERWRITE fleet SELECT * FROM fleet",
         "TRUNCATE TABLE fleet_stored",
         "DROP TABLE fleet_stored PURGE",
         "ALTER TABLE fleet_stored ADD COLUMNS (z int)",
@@ -603,7 +631,7 @@ def test_the_views_of_a_spec_are_joins_of_its_streams(tmp_path: Path, spark: Spa
     made = two_streams(tmp_path / "ab", spark)
     made.deliver("b", {"k": "N1", "deleted": True, "seen": "2024-05-01T12:00:00Z"})
     made.deliver("b", {"k": "N8", "seen": "2024-05-01T12:00:00Z", "y": 8.0})
-    spec = made.spec()
+    spec = made.spec({'note = "string" }': 'note = "string" }\ndefault = { note = "none" }'})
     spec.path.write_text(spec.path.read_text() + VIEWS)
     spec = load_spec(spec.path)
     made.run(spec)
@@ -618,7 +646,9 @@ def test_the_views_of_a_spec_are_joins_of_its_streams(tmp_path: Path, spark: Spa
 
         assert rows["any"].columns == spark.table("trips").columns
         first = spark.table("trips_first").collect()
-        assert sorted((row.note, row.k) for row in first if row.note) == [
+        assert read(spec, spark).where("note = 'none'").select("k").collect() == [("N8",)]
+        assert sorted((row.note, row.k) for row in first) == [
+            ("none", "N8"),
             ("streamed", "N2"),
             ("streamed", "N3"),
         ]
@@ -642,4 +672,4 @@ def test_the_command_prints_the_statements(pipeline: Pipeline, spec: Spec) -> No
     assert SQL_EXTENSION in done.stdout
     assert "CREATE TABLE IF NOT EXISTS `fleet_stored` USING hudi TBLPROPERTIES (" in done.stdout
     assert "'hoodie.write.concurrency.mode' = 'NON_BLOCKING_CONCURRENCY_CONTROL'" in done.stdout
-    assert "CREATE OR REPLACE VIEW `fleet` AS SELECT" in done.stdout
+    assert "CREATE OR REPLACE VIEW `fleet` TBLPROPERTIES (" in done.stdout

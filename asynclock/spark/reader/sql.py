@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 STORED: Final = "_stored"
+_STORED_TABLE: Final = "asynclock.stored"  # properties of a view, as WritableViews.java has them
+_STORED_COLUMNS: Final = "asynclock.columns"
 _RANK: Final = "_asynclock_rank"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
@@ -47,8 +49,8 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
 
     The view ``<name>`` has the rows and names of :func:`~asynclock.spark.read`, and each of the spec's views
     is ``<name>_<its name>``. The table ``<name>_stored`` has the physical columns; INSERT, UPDATE, MERGE and
-    DELETE of it append to the logs and are merged like a stream's events, while streams run. After a change
-    of the spec register it again.
+    DELETE of it append to the logs and are merged like a stream's events, while streams run. INSERT also
+    takes the view, and the names of its columns. After a change of the spec register it again.
 
     Args:
         spec: The table and its streams.
@@ -128,14 +130,26 @@ def ddl(spec: Spec, *, name: str | None = None, columns: Collection[str] | None 
     )
     present = spec.physical_types().keys() if columns is None else columns
     view_of_all = ViewSpec(name="all", streams=tuple(stream.name for stream in spec.streams))
+    create_view = (
+        f"CREATE OR REPLACE VIEW `{view}` TBLPROPERTIES (\n"
+        f"  '{_STORED_TABLE}' = '{view}{STORED}',\n  '{_STORED_COLUMNS}' = '{_stored_columns(spec)}'\n)\n"
+        f"AS {_select(spec, view_of_all, present, f'{view}{STORED}')}"
+    )
     return (
         create_table,
-        f"CREATE OR REPLACE VIEW `{view}` AS {_select(spec, view_of_all, present, f'{view}{STORED}')}",
+        create_view,
         *(
             f"CREATE OR REPLACE VIEW `{view}_{one.name}` AS {_select(spec, one, present, f'{view}{STORED}')}"
             for one in spec.views
         ),
     )
+
+
+def _stored_columns(spec: Spec) -> str:
+    """Return the view's columns with their names in the table, in order, for an INSERT into the view."""
+    shared = {name: name for name in spec.table.shared_columns}
+    stored = shared | {shown: physical for physical, shown in spec.view_names().items()}
+    return ",".join(f"{shown}={physical}" for shown, physical in stored.items())
 
 
 def _view_name(spec: Spec, name: str | None) -> str:

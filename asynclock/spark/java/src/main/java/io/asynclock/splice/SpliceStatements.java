@@ -410,7 +410,7 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
     }
   }
 
-  private static RuntimeException refused(String why) {
+  static RuntimeException refused(String why) {
     return SpliceStatements.<RuntimeException>unchecked(new HoodieAnalysisException(why, Option.empty(), Option.empty()));
   }
 
