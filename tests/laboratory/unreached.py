@@ -30,7 +30,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ("refusals.py", "if back != base or re.fullmatch(_COMPRESSED, base):"): _NO_ETAG,
     (
         "belief.py",
-        "elif self._refusals.final:",
+        "elif self.tenure.refusals.final:",
     ): "A lease has to meet refusals only, a dozen in a row, until its deadline.",
     (
         "decisions.py",
