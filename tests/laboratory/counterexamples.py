@@ -8,6 +8,7 @@ it, as a picture in ``docs/concepts/without/``.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -187,3 +188,7 @@ def main() -> int:
         path_of(configuration).write_text(picture(configuration, output(configuration)))
     print(f"counterexamples: {len(DRAWN)} pictures in {PICTURES}")
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
