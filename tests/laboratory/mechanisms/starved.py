@@ -1,9 +1,15 @@
-"""A long delete beside a short ingestion: under OCC it starves, with a reservation or a merge it does not."""
+"""A long delete next to an ingestion: it may starve under OCC, and not with a reservation or through a merge.
+
+Under OCC once at gates, where the ingestion commits in the middle of each attempt: the worst case. And in
+races, where the ingestion has a pace of its own and knows nothing of the delete.
+"""
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
 STREAM: Final = "departures"
 CARRIER: Final = "EV"
 _FIRST_FILES: Final = 3
+_NO_PAUSE: Final = "without a pause"
+_PACES: Final = {_NO_PAUSE: 0.0, "a file every 10 s": 10.0}
 _LATER: Final = datetime(2100, 1, 1, tzinfo=UTC)
 
 
@@ -40,8 +48,8 @@ class Outcome:
         attempts: How often the delete was begun.
         succeeded: Whether it was committed.
         seconds: From the begin of the first attempt to the end of the last one.
-        wasted_seconds: Of attempts that failed.
-        wasted_bytes: Size of the files that failed attempts have written.
+        wasted_seconds: Of attempts that failed; in a race also of the ingestion's.
+        wasted_bytes: Size of the files that these attempts have written.
         delay: Seconds that the ingestion waited for the delete.
     """
 
@@ -67,26 +75,34 @@ class Outcome:
 
 
 def show(stage: Stage) -> Shown:
-    """Delete a carrier's aircraft three ways, while each time a file of departures arrives in the middle."""
-    attempts = stage.sized(2, 8)
-    feed = Feed(stage, stage.sized(3_000, 120_000), files=_FIRST_FILES + attempts + 2)
+    """Delete a carrier's aircraft while departures arrive: at gates, in races, reserved, and as a splice."""
+    attempts = stage.sized(1, 8)
+    rows = stage.sized(3_000, 120_000)
+    feed = Feed(stage, rows, files=_FIRST_FILES + attempts + 2)
     feed.deliver(STREAM, _FIRST_FILES)
-    alone = _alone(stage, feed, attempts)
-    outcomes = [alone, _reserved(stage, feed), _spliced(stage, feed)]
-    must(not alone.succeeded, "under OCC alone the delete never commits")
-    must(all(one.succeeded and one.attempts == 1 for one in outcomes[1:]), "the others commit at once")
+    worst = _alone(stage, feed, attempts)
+    paces = stage.sized((_NO_PAUSE,), tuple(_PACES))
+    races = [_raced(stage, rows, pace, attempts=attempts) for pace in paces]
+    others = [_reserved(stage, feed), _spliced(stage, feed)]
+    must(not worst.succeeded, "a delete that is overtaken in each attempt never commits")
+    must(all(one.succeeded and one.attempts == 1 for one in others), "the others commit at once")
+    told = ", ".join(
+        f"{'committed at attempt' if one.succeeded else 'lost all'} {one.attempts} ({pace})"
+        for pace, one in zip(paces, races, strict=True)
+    )
     return Shown(
-        sentence=f"under OCC alone a delete starves: {attempts} attempts of {attempts} lost to an ingestion "
-        f"that committed meanwhile, {alone.wasted_seconds:.1f} s of work wasted; with a reservation and "
-        "through the splice the first attempt commits",
-        table=[one.row() for one in outcomes],
+        sentence=f"under OCC alone a delete may starve: in the worst case, an ingestion that commits in the "
+        f"middle of each attempt, it lost {attempts} of {attempts}, {worst.wasted_seconds:.1f} s of work; in "
+        f"races with an ingestion of its own pace it {told}; with a reservation and through the splice the "
+        "first attempt commits",
+        table=[one.row() for one in (worst, *races, *others)],
     )
 
 
 def _alone(stage: Stage, feed: Feed, attempts: int) -> Outcome:
     """Each attempt reads, an ingestion commits, and the attempt writes: too late."""
     spec = _occ(feed)
-    outcome = Outcome("OCC alone")
+    outcome = Outcome("OCC alone, gates: the worst case")
     run(spec, once=True, spark=stage.spark)
     rows = _rows(stage, spec).count()
     must(rows > 0, f"there are aircraft of {CARRIER}")
@@ -111,6 +127,58 @@ def _alone(stage: Stage, feed: Feed, attempts: int) -> Outcome:
     outcome.seconds = time.monotonic() - started
     must(_rows(stage, spec).count() >= rows, "a failed delete deletes nothing")
     return outcome
+
+
+def _raced(stage: Stage, rows: int, pace: str, *, attempts: int) -> Outcome:
+    """Delete again and again while an ingestion commits file after file at its own pace."""
+    folder = stage.folder / f"race-{pace.replace(' ', '-')}"
+    folder.mkdir()
+    feed = Feed(replace(stage, folder=folder), rows, files=_FIRST_FILES + stage.sized(8, 60))
+    feed.deliver(STREAM, _FIRST_FILES)
+    spec = _occ(feed)
+    run(spec, once=True, spark=stage.spark)
+    outcome = Outcome(f"OCC alone, race: {pace}")
+    stop = threading.Event()
+    arrivals = Background(partial(_arrive, feed, _PACES[pace], stop))
+    ingestion = Background(lambda: run(spec, spark=stage.spark, stop=stop))
+    try:
+        wait_for(lambda: len(_instants(stage, spec)) > _FIRST_FILES)
+        started = time.monotonic()
+        while not outcome.succeeded and outcome.attempts < attempts:
+            _attempt(stage, spec, outcome)
+        outcome.seconds = time.monotonic() - started
+    finally:
+        stop.set()
+        arrivals.result()
+    report = ingestion.result(within=stage.deadline).streams[0]
+    must(report.batches, "the ingestion commits meanwhile")
+    outcome.wasted_seconds += report.wasted.seconds
+    # A write that failed stays pending until the services roll it back.
+    failed = [one.requested for one in timeline(spec, stage.spark) if one.completed is None]
+    outcome.wasted_bytes = sum(_written(spec, instant) for instant in failed)
+    outcome.delay = report.reservation_wait_seconds
+    return outcome
+
+
+def _arrive(feed: Feed, every: float, stop: threading.Event) -> None:
+    """Deliver all further files: one after the other, or at once if there is nothing between them."""
+    if not every:
+        feed.deliver(STREAM, sys.maxsize)
+    while not stop.wait(every or None):
+        feed.deliver(STREAM)
+
+
+def _attempt(stage: Stage, spec: Spec, outcome: Outcome) -> None:
+    """Delete once, and note what came of it."""
+    outcome.attempts += 1
+    begun = time.monotonic()
+    try:
+        _delete(stage, spec)
+    except Py4JJavaError as error:
+        must(conflict_of(error), f"the delete fails by a conflict only: {error.java_exception}")
+        outcome.wasted_seconds += time.monotonic() - begun
+    else:
+        outcome.succeeded = True
 
 
 def _reserved(stage: Stage, feed: Feed) -> Outcome:
@@ -177,12 +245,11 @@ def _rows(stage: Stage, spec: Spec) -> DataFrame:
     return stored.select(*(name for name in stored.columns if not name.startswith("_hoodie"))).coalesce(1)
 
 
-def _delete(stage: Stage, spec: Spec, gate: Path) -> None:
-    """A job of Hudi's own: it reads the rows, which takes until the gate is open, and deletes them."""
+def _delete(stage: Stage, spec: Spec, gate: Path | None = None) -> None:
+    """A job of Hudi's own: it reads the rows, waits for the gate if there is one, and deletes them."""
     options = write_options(spec) | {"hoodie.datasource.write.operation": "delete"}
-    waiting(_rows(stage, spec), gate).write.format("hudi").options(**options).mode("append").save(
-        spec.table.path
-    )
+    rows = _rows(stage, spec) if gate is None else waiting(_rows(stage, spec), gate)
+    rows.write.format("hudi").options(**options).mode("append").save(spec.table.path)
 
 
 def _instants(stage: Stage, spec: Spec) -> set[str]:
