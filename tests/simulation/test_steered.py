@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def drawn() -> list[list[Step]]:
     """Return behaviours; ``make steered`` runs a hundred thousand."""
-    return behaviours(150)
+    return behaviours(150, dateless=[1])
 
 
 def run(drawn: list[list[Step]]) -> tuple[int, int]:
     """Return how many behaviours the code left before their end, and in how many it differs."""
     left = differs = 0
     with quiet():
-        for behaviour in drawn:
+        for seed, behaviour in enumerate(drawn):
             try:
-                left += bool(Driver().run(behaviour))
+                left += bool(Driver(seed, dateless=[1]).run(behaviour))
             except DiffersError:
                 differs += 1
     return left, differs

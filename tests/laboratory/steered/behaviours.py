@@ -7,19 +7,22 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copy
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.laboratory.model import SPEC, tlc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CLIENTS: Final = 2
 VALIDITY: Final = 5
 """L, in ticks."""
 MARGIN: Final = 1
-_CONFIG: Final = f"""CONSTANTS
-  Clients = {{{", ".join(str(number + 1) for number in range(CLIENTS))}}}
-  Dateless = {{}}
-  L = {VALIDITY}
-  M = {MARGIN}
+_CONFIG: Final = """CONSTANTS
+  Clients = {{{clients}}}
+  Dateless = {{{dateless}}}
+  L = {validity}
+  M = {margin}
   S = 1
   R = 1
   Tries = 2
@@ -61,13 +64,26 @@ class Step:
     head: str
 
 
-def behaviours(count: int, *, depth: int = 40, seed: int = 0) -> list[list[Step]]:
+def _config(dateless: Sequence[int]) -> str:
+    names = [str(number + 1) for number in range(CLIENTS)]
+    return _CONFIG.format(
+        clients=", ".join(names),
+        dateless=", ".join(names[number] for number in dateless),
+        validity=VALIDITY,
+        margin=MARGIN,
+    )
+
+
+def behaviours(
+    count: int, *, depth: int = 40, seed: int = 0, dateless: Sequence[int] = ()
+) -> list[list[Step]]:
     """Return behaviours that TLC draws at random.
 
     Args:
         count: How many.
         depth: Steps of each.
         seed: The same one gives the same behaviours.
+        dateless: The clients that see no Date, and observe; the first is 0.
 
     Raises:
         RuntimeError: TLC could not draw them.
@@ -76,7 +92,7 @@ def behaviours(count: int, *, depth: int = 40, seed: int = 0) -> list[list[Step]
         folder = Path(name)
         for module in (SPEC / "Lease.tla", Path(__file__).with_name("Behaviour.tla")):
             copy(module, folder)
-        (folder / "Behaviour.cfg").write_text(_CONFIG)
+        (folder / "Behaviour.cfg").write_text(_config(dateless))
         drawn = folder / "drawn"
         drawn.mkdir()
         options = ("-simulate", f"num={count},file={drawn}/b", "-depth", str(depth), "-seed", str(seed))

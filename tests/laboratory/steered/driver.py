@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 
-from asynclock.backend import Stored
+from asynclock.backend import Absent, Stored, Written
 from asynclock.client import LockClient
-from asynclock.errors import BackendUnavailableError, OutcomeUnknownError
+from asynclock.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError
 from asynclock.settings import LeaseSettings
 from asynclock.testing._clocks import VirtualClock
 from asynclock.testing._store import SimulatedBackend, SimulatedStore, StoreProfile
@@ -20,7 +20,7 @@ from tests.laboratory.names import KEY, NAME, URL
 from tests.laboratory.steered.behaviours import CLIENTS, MARGIN, VALIDITY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from asynclock.lease import Lease
     from asynclock.testing._virtual import Process
@@ -31,6 +31,10 @@ TICK: Final = 300.0
 _OFTEN: Final = 40
 """Steps of the loop's clock within which the code must do what a step needs."""
 _PAUSE: Final = 0.1
+_INTERVAL: Final = 0.02
+"""Seconds between two writes to a store that limits them."""
+_SOME: Final = 0.5
+_RARELY: Final = 0.1
 _FOREVER: Final = 1e9
 _SETTINGS: Final = LeaseSettings(
     validity=VALIDITY * TICK, safety_margin=MARGIN * TICK, max_clock_skew=TICK, poll_interval=0.05
@@ -71,8 +75,9 @@ class _Request:
 class _Gate(SimulatedBackend):
     """A backend whose requests wait."""
 
-    def __init__(self, store: SimulatedStore, process: Process) -> None:
+    def __init__(self, store: SimulatedStore, process: Process, *, dated: bool) -> None:
         super().__init__(store, process)
+        self.sends_dates = dated
         self.requests: list[_Request] = []
         self.clock_resolution = TICK
 
@@ -88,6 +93,8 @@ class _Gate(SimulatedBackend):
         result = self._store.serve(self._process.name, request.kind, KEY, request.body, request.base)
         if isinstance(result, Stored) and result.last_modified is not None:
             result = replace(result, last_modified=result.last_modified - 1.5 * TICK)
+        if not self.sends_dates and isinstance(result, Stored | Absent | Written):
+            result = replace(result, server_time=None)
         request.result = result
 
 
@@ -117,21 +124,34 @@ class _Side:
 class Driver:
     """Runs one behaviour.
 
+    Args:
+        seed: Of what the specification leaves open: how requests fail, what kind of store it is, what a lease
+            is asked for.
+        dateless: The clients that see no Date.
+
     Attributes:
         done: Steps that were forced.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0, *, dateless: Sequence[int] = ()) -> None:
+        self._random = Random(seed)
+        self._paced = self._random.random() < _SOME
+        self._at_most = self._random.choice((None, _FOREVER))
+        versions: Literal["content", "generation"] = self._random.choice(("content", "generation"))
+        profile = StoreProfile(latency=(0.0, 0.0), slow=0.0, versions=versions)
         self.loop = VirtualLoop(0)
         self.loop.set_exception_handler(lambda _, __: None)
-        self.store = SimulatedStore(self.loop, Random(0), StoreProfile(latency=(0.0, 0.0), slow=0.0))
-        self.sides = [self._side(f"client-{number}") for number in range(CLIENTS)]
+        self.store = SimulatedStore(self.loop, Random(0), profile)
+        self.sides = [
+            self._side(f"client-{number}", dated=number not in dateless) for number in range(CLIENTS)
+        ]
         self.done = 0
 
-    def _side(self, name: str) -> _Side:
+    def _side(self, name: str, *, dated: bool) -> _Side:
         clock = VirtualClock(self.loop)
         process = self.loop.process(name, clock)
-        gate = _Gate(self.store, process)
+        gate = _Gate(self.store, process, dated=dated)
+        gate.min_write_interval = _INTERVAL if self._paced else 0.0
         with self.loop.running_as(process):
             client = LockClient(
                 url=URL,
@@ -151,27 +171,50 @@ class Driver:
     def run(self, steps: Sequence[Step]) -> str:
         """Force the steps, one after the other; return why the code left the way, or an empty text.
 
+        After that every client is closed, and must come to an end without a belief.
+
         Raises:
             DiffersError: The code is in another state than the specification.
         """
         try:
-            for step in steps:
-                try:
-                    getattr(self, "_" + step.action.replace(" ", "_"))(self.sides[step.client], step)
-                except LeftError as left:
-                    return f"{step.action}: {left}"
-                self._forget(step)
-                self._compare(step)
-                self.done += 1
+            why = self._force(steps)
+            self._close()
         except DeadlockError as error:
             return f"deadlock: {error}"
         else:
-            return ""
+            return why
         finally:
             for side in self.sides:
                 side.process.kill()
                 side.client._core.abandon("the behaviour is over")
             self.loop.close()
+
+    def _force(self, steps: Sequence[Step]) -> str:
+        for step in steps:
+            try:
+                getattr(self, "_" + step.action.replace(" ", "_"))(self.sides[step.client], step)
+            except LeftError as left:
+                return f"{step.action}: {left}"
+            self._forget(step)
+            self._compare(step)
+            self.done += 1
+        return ""
+
+    def _close(self) -> None:
+        closing = [side.process.start(side.client.aclose()) for side in self.sides]
+        for _ in range(_OFTEN):
+            for side in self.sides:
+                for request in [each for each in side.gate.requests if not each.answer.done()]:
+                    self._answer(side, request)
+            if all(each.done() for each in closing):
+                break
+            self._turn(_PAUSE)
+        else:
+            raise DiffersError("a client that is closed does not come to an end")
+        for each in closing:
+            each.result()
+        if any(side.lease is not None and side.lease.held for side in self.sides):
+            raise DiffersError("a client that was closed believes")
 
     # The code's turn.
 
@@ -203,12 +246,13 @@ class Driver:
             self._turn(_PAUSE)
         raise LeftError("no write")
 
-    def _fail(self, request: _Request) -> None:
+    def _fail(self, request: _Request, kind: Callable[..., Exception] | None = None) -> None:
         if not request.answer.done():
-            error = BackendUnavailableError if request.kind == "get" else OutcomeUnknownError
-            request.answer.set_exception(
-                error(backend="simulated", operation=request.kind, key=KEY, detail="lost")
-            )
+            unclear = BackendUnavailableError if request.kind == "get" else OutcomeUnknownError
+            about: dict[str, Any] = {"backend": "simulated", "operation": request.kind, "key": KEY}
+            bug = RuntimeError("a bug below the backend")
+            strange = kind is None and self._random.random() < _RARELY
+            request.answer.set_exception(bug if strange else (kind or unclear)(**about, detail="lost"))
         self._turn()
 
     def _answer(self, side: _Side, request: _Request) -> None:
@@ -219,23 +263,33 @@ class Driver:
 
     # Steps.
 
-    def _tick(self, _: _Side, __: Step) -> None:
+    def _tick(self, _: _Side, step: Step) -> None:
+        for side, phase in zip(self.sides, step.phases, strict=True):
+            if phase == "ready" and side.pending("put_if_absent", "put_if_match") is not None:
+                raise LeftError("it writes at once, and its lease counts from then")
         self._turn(TICK)
 
     def _acquire(self, side: _Side) -> None:
         """Let a client acquire the lock, if it does not yet; it must look first."""
         side.names.clear()
         observation = side.client._core.engine(NAME)._observation
-        observation._version = ""  # these clients go by Dates only
+        if side.gate.sends_dates:
+            observation._version = ""  # these clients use Dates only
         if side.task is None or side.task.done():
             observation.freed = None
-            side.task = side.process.start(side.client.lock(NAME).acquire())
+            side.task = side.process.start(side.client.lock(NAME).acquire(at_most=self._at_most))
 
     def _wait(self, side: _Side, _: Step) -> None:
         self._acquire(side)
+        if self._random.random() < _RARELY:
+            self._fail(self._until(side, "get"))
         self._answer(side, self._until(side, "get"))
         if side.pending("put_if_absent", "put_if_match") is not None:
             raise DiffersError("it writes over a record that is not free")
+
+    def _watch(self, side: _Side, step: Step) -> None:
+        side.client._core.engine(NAME)._observation._version = ""  # what it has read back does not count
+        self._wait(side, step)
 
     def _look(self, side: _Side, _: Step) -> None:
         self._acquire(side)
@@ -267,11 +321,16 @@ class Driver:
         self._acquired(side)
 
     def _no_answer(self, side: _Side, _: Step) -> None:
-        self._fail(side.names[-1])
+        """Lose the answer, or have a write refused that cannot land; or one that has, and was sent twice."""
+        write = side.names[-1]
+        refused = write.served or write.base != self._version()
+        self._fail(write, PreconditionFailedError if refused and self._random.random() < _SOME else None)
 
     def _read(self, side: _Side, step: Step) -> None:
         if step.phases[step.client] == "free-saw":
             self._fail(side.names[-1])
+        elif step.phases[step.client] == "saw" and self._random.random() < _RARELY:
+            self._fail(self._until(side, "get"))
         side.gate.serve(self._until(side, "get"))
         side.shown = self._version()
 
@@ -290,7 +349,8 @@ class Driver:
         assert side.lease is not None
         side.names.clear()
         side.renewal = side.process.start(side.lease.confirm())
-        self._write(side)
+        side.shown = self._version()
+        self._write(side, reads=True)
 
     def _renew_again(self, side: _Side, _: Step) -> None:
         assert side.lease is not None
@@ -336,7 +396,7 @@ class Driver:
         side.process.kill()
         side.client._core.abandon("its process was killed")
         number = self.sides.index(side)
-        self.sides[number] = self._side(f"{side.process.name}+")
+        self.sides[number] = self._side(f"{side.process.name}+", dated=side.gate.sends_dates)
 
     def _land(self, side: _Side, step: Step) -> None:
         request = side.names[step.attempt]
