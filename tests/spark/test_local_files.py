@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import resource
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +55,15 @@ class Files:
         """Where a link leads; None of what is no link."""
         status = self._files.getFileLinkStatus(self._hadoop.Path(str(file)))
         return str(status.getSymlink().toUri().getPath()) if status.isSymlink() else None
+
+    def below(self, folder: Path) -> dict[str, tuple[str, str, str]]:
+        """Permission, owner and group of the files in a folder and its folders, by their paths there."""
+        listed, found = self._files.listFiles(self._hadoop.Path(str(folder)), True), {}
+        while listed.hasNext():
+            status = listed.next()
+            name = str(Path(status.getPath().toUri().getPath()).relative_to(folder))
+            found[name] = (status.getPermission().toString(), status.getOwner(), status.getGroup())
+        return found
 
 
 @pytest.fixture
@@ -107,6 +118,38 @@ def test_links_are_seen_as_links(files: Files, tmp_path: Path) -> None:
     assert files.target(tmp_path / "file") is None
     assert files.target(tmp_path / "link") == str(tmp_path / "file")
     assert files.target(tmp_path / "broken") == str(tmp_path / "gone")
+
+
+def test_a_listing_leaves_out_what_others_remove_meanwhile(files: Files, tmp_path: Path) -> None:
+    """Heartbeats and markers of a table come and go while a service lists its files."""
+    (tmp_path / "kept").mkdir()
+    for name in ("kept/a", "kept/b", "c"):
+        (tmp_path / name).touch(0o640)
+    owner = (pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name)
+    stopped = threading.Event()
+
+    def come_and_go() -> None:
+        while not stopped.is_set():
+            for number in range(20):
+                folder = tmp_path / f"markers-{number}"
+                folder.mkdir()
+                (folder / "marker").touch()
+                (folder / "marker").unlink()
+                folder.rmdir()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(300):
+            found = files.below(tmp_path)
+            assert {"kept/a", "kept/b", "c"} <= found.keys()
+            assert found["c"][1:] == owner
+    finally:
+        stopped.set()
+        other.join()
+    assert files.below(tmp_path)["kept/a"][0] == "rw-r-----"
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        files.below(tmp_path / "none")
 
 
 def test_a_session_of_ours_starts_no_process_for_a_file(tmp_path: Path) -> None:

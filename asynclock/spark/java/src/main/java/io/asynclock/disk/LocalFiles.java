@@ -1,11 +1,18 @@
 package io.asynclock.disk;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.net.URI;
 import java.net.URISyntaxException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.ChecksumFs;
@@ -17,17 +24,24 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FsConstants;
 import org.apache.hadoop.fs.FsServerDefaults;
 import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.local.LocalConfigKeys;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
+import org.apache.hadoop.util.functional.RemoteIterators;
 
 /**
- * Hadoop's local file system for Hudi's tables, different in two points.
+ * Hadoop's local file system for Hudi's tables, different in three points.
  *
- * <p>Permissions and links are Java's. Without its native library, as in PySpark, Hadoop starts {@code chmod} or
- * {@code readlink} for each: sixty processes a batch of a stream.
+ * <p>Permissions and links are Java's. Without its native library, as in PySpark, Hadoop starts {@code chmod},
+ * {@code readlink} or {@code ls} for each: sixty processes a batch of a stream.
+ *
+ * <p>A listing leaves out folders and files that others remove meanwhile, such as the heartbeats of a table, on which
+ * Hadoop's fails.
  *
  * <p>A file of a timeline appears only when it is whole, like an object in a store. Hudi creates the file under its
  * name and then writes it. A full disk or a kill in between would leave an empty instant, which counts as completed.
@@ -75,6 +89,34 @@ public final class LocalFiles extends LocalFileSystem {
         new WholeFile(file, toFile(unnamed), toFile(path), toFile(getChecksumFile(path)), overwrite), null);
   }
 
+  @Override
+  public RemoteIterator<LocatedFileStatus> listFiles(Path path, boolean recursive) throws IOException {
+    List<LocatedFileStatus> files = new ArrayList<>();
+    Deque<Path> folders = new ArrayDeque<>();
+    addFiles(listLocatedStatus(path), files, folders);
+    while (recursive && !folders.isEmpty()) {
+      try {
+        addFiles(listLocatedStatus(folders.removeFirst()), files, folders);
+      } catch (FileNotFoundException removed) {
+        continue;
+      }
+    }
+    return RemoteIterators.remoteIteratorFromIterable(files);
+  }
+
+  private static void addFiles(
+      RemoteIterator<LocatedFileStatus> listed, List<LocatedFileStatus> files, Deque<Path> folders)
+      throws IOException {
+    while (listed.hasNext()) {
+      LocatedFileStatus one = listed.next();
+      if (one.isDirectory()) {
+        folders.add(one.getPath());
+      } else {
+        files.add(one);
+      }
+    }
+  }
+
   private static boolean isInstant(Path path) {
     Path folder = path.getParent();
     return folder != null && folder.getName().equals("timeline")
@@ -119,6 +161,35 @@ public final class LocalFiles extends LocalFileSystem {
         Files.setAttribute(file, MODE, mode);
       } catch (UnsupportedOperationException | IllegalArgumentException e) { // not a POSIX file system
         super.setPermission(path, permission);
+      }
+    }
+
+    @Override
+    protected RemoteIterator<LocatedFileStatus> listLocatedStatus(Path path, PathFilter filter) throws IOException {
+      List<LocatedFileStatus> found = new ArrayList<>();
+      for (FileStatus one : listStatus(path, filter)) {
+        try {
+          FileStatus known = withAttributes(one);
+          long length = one.getLen();
+          found.add(new LocatedFileStatus(known, one.isFile() ? getFileBlockLocations(known, 0, length) : null));
+        } catch (NoSuchFileException removed) {
+          continue;
+        }
+      }
+      return RemoteIterators.remoteIteratorFromIterable(found);
+    }
+
+    /** The same status, for whose permission, owner and group Hadoop starts no process. */
+    private FileStatus withAttributes(FileStatus one) throws IOException {
+      try {
+        Map<String, Object> read =
+            Files.readAttributes(pathToFile(one.getPath()).toPath(), "unix:mode,owner,group");
+        return new FileStatus(
+            one.getLen(), one.isDirectory(), one.getReplication(), one.getBlockSize(), one.getModificationTime(),
+            one.getAccessTime(), new FsPermission((int) read.get("mode") & 07777), read.get("owner").toString(),
+            read.get("group").toString(), one.getPath());
+      } catch (UnsupportedOperationException | IllegalArgumentException e) { // not a POSIX file system
+        return one;
       }
     }
 
