@@ -29,6 +29,7 @@ from asynclock._core.defects import Defect
 from asynclock.backend import Absent, Stored, Written
 from asynclock.backends._memory import MemoryBackend
 from asynclock.hudi._core.paths import LOCK_NAME, PROPERTIES
+from tests.cli import command
 from tests.contract import test_probe as broken
 from tests.docs.story import FOLDER, ROOT, blocks, like, typed
 
@@ -194,7 +195,11 @@ def Block_of(block: Block, text: str) -> Block:  # noqa: N802
 
 
 def _run(words: list[str], expected: str) -> str:
-    """Run a command in this process; return what it printed, which is as the page says."""
+    """Run a command; return what it printed, which is as the page says."""
+    if words[1] == "run":  # ends all descendants of its process
+        done = command.asynclock(*words[1:])
+        assert like(expected, done.stdout + done.stderr), done
+        return done.stdout + done.stderr
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         run_command(words[1:])

@@ -35,6 +35,7 @@ from asynclock.spark.services.leaders import _Leader
 from asynclock.spark.writer.stream_writer import StreamWriter
 from asynclock.testing._faulty import Fault, FaultyBackend
 from asynclock.testing._world import VirtualWorld
+from tests.cli.command import COMMAND, asynclock
 from tests.docs.night import AT_A_DESK, SENTENCES, is_said
 from tests.docs.story import FOLDER
 from tests.docs.test_codes import EXAMPLES, Denies, execute, old_table
@@ -63,11 +64,10 @@ EXAMPLES_OF: Final = {
     "A foreign clustering plan": Code.CLUSTERING_PLAN,
 }
 """By section: the code whose example in docs/reference/codes.md makes the sentence."""
-ASYNCLOCK: Final = (sys.executable, "-c", "from asynclock._cli import main; main()")
 COMMANDS: Final = {
     "The job was ended": ["run", "{url}/a", "--validity", "2s", "--at-most", "1s", "--", "sleep", "60"],
     "The job has ended without its lock": [
-        *("run", "{url}/a", "--", *ASYNCLOCK),
+        *("run", "{url}/a", "--", *COMMAND),
         *("break", "{url}/a", "--yes", "--force"),
     ],
     "The job does not exist": ["run", "{url}/a", "--", "no-such-program"],
@@ -268,13 +268,11 @@ def test_a_job_under_a_lock_of_another_makes_the_sentence(
 
 
 @pytest.mark.parametrize("section", COMMANDS)
-def test_a_command_prints_the_sentence(
-    section: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """To the standard error."""
-    run_command([word.format(url=tmp_path.as_uri()) for word in COMMANDS[section]])
+def test_a_command_prints_the_sentence(section: str, tmp_path: Path) -> None:
+    """To the standard error. It is a process of its own, since it ends all descendants of its process."""
+    done = asynclock(*(word.format(url=tmp_path.as_uri()) for word in COMMANDS[section]))
 
-    assert is_said(section, capsys.readouterr().err.splitlines())
+    assert is_said(section, done.stderr.splitlines())
 
 
 @pytest.mark.parametrize("section", TABLE_COMMANDS)

@@ -35,6 +35,6 @@ if "client" in globals():
 
 def test_links_lead_to_files() -> None:
     """Of the dashboard and the alerts."""
-    links = re.findall(r"\]\((\.\./[^)]*)\)", PAGE.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\((\.\./observability/[^)]*)\)", PAGE.read_text(encoding="utf-8"))
     assert len(links) == 2
     assert all((PAGE.parent / link).is_file() for link in links)

@@ -554,7 +554,7 @@ PIPELINE_MUTANTS: Final = (
             Change(
                 UNPARK,
                 "lease = await $wait.answer(lambda: lock.acquire(timeout=$wait.left()))",
-                'while (await lock.status()).state == "held":\n    await $wait.pause()\n'
+                'lease = None\nwhile (await lock.status()).state == "held":\n    await $wait.pause()\n'
                 "self._may_look_parked = False\nreturn",
             ),
         ),
