@@ -35,7 +35,7 @@ ALONE := tests/places tests/soak
 
 # Programs of the laboratory; those of the pipeline need the jar.
 OF_LOCK := foreign guided linearizable model proof-numbers soak-cut soak-kill steered traces
-OF_PIPELINE := changes fuzz-data mechanisms mutants mutants-data restarts soak
+OF_PIPELINE := changes fuzz-data mechanisms merges mutants mutants-data restarts soak
 
 .PHONY: help demo test test-all lint docs bench jar dist clean lock simulate attack $(OF_LOCK) $(OF_PIPELINE)
 
@@ -74,7 +74,7 @@ attack simulate: OPTIONS = $(call option,SEEDS,seeds)
 restarts soak-kill: OPTIONS = $(call option,KILLS,kills)
 soak-cut: OPTIONS = $(call option,CUTS,cuts)
 steered: OPTIONS = $(call option,BEHAVIOURS,behaviours)
-traces: OPTIONS = $(call option,HISTORIES,histories)
+merges traces: OPTIONS = $(call option,HISTORIES,histories)
 fuzz-data: OPTIONS = $(call option,FILES,files)
 changes: OPTIONS = $(call option,COMMITS,commits)
 linearizable: OPTIONS = $(call option,MINUTES,minutes)

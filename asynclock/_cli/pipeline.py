@@ -297,7 +297,8 @@ def delete_rows(spec: str, keys: str, stream: str | None, up_to: tuple[str, ...]
     from asynclock.spark.source.reading import read_keys  # noqa: PLC0415
 
     loaded = load_spec(spec)
-    limit = _limit(up_to, {one.name for one in loaded.streams} if stream is None else set())
+    groups = loaded.column_groups() if stream is None else loaded.stream(stream).column_groups(loaded.table)
+    limit = _limit(up_to, {group.label for group in groups} if len(groups) > 1 or stream is None else set())
     with session_for(loaded, "asynclock delete") as spark:
         frame = read_keys(loaded, spark, keys)
         report = Splice(loaded, spark).delete(frame, stream=stream, up_to=limit)

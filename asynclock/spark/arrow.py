@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import ORDERING, RECORD_KEY, TOMBSTONE
+from asynclock.spark.spec.model import RECORD_KEY, TOMBSTONE
 from asynclock.spark.spec.place import same_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from asynclock.spark.spec.model import Spec, StreamSpec
+    from asynclock.spark.spec.column_groups import ColumnGroup
+    from asynclock.spark.spec.model import Spec
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
@@ -140,11 +141,11 @@ def _shown(spec: Spec, stored: pa.Table) -> pa.Table:
     if spec.table.kind == "plain":
         groups, alive = {}, [_undeleted(stored, TOMBSTONE)]
     else:
-        alive = [_alive(stored, stream) for stream in spec.streams]
+        alive = [_alive(stored, group) for group in spec.column_groups()]
         groups = {
-            stream.physical(column): living
-            for stream, living in zip(spec.streams, alive, strict=True)
-            for column in stream.owned(spec.table)
+            physical: living
+            for group, living in zip(spec.column_groups(), alive, strict=True)
+            for physical in group.stored()
         }
     names, defaults = spec.view_names(), _defaults(spec)
     columns = dict(shared)
@@ -163,11 +164,10 @@ def _shown(spec: Spec, stored: pa.Table) -> pa.Table:
     return pa.table(columns).filter(reduce(pc.and_, undeleted, reduce(pc.or_, alive)))
 
 
-def _alive(stored: pa.Table, stream: StreamSpec) -> Any:  # noqa: ANN401  an array of PyArrow
-    ordering = f"{stream.name}__{ORDERING}"
-    if ordering not in stored.column_names:
+def _alive(stored: pa.Table, group: ColumnGroup) -> Any:  # noqa: ANN401  an array of PyArrow
+    if group.stored_ordering not in stored.column_names:
         return pa.repeat(False, stored.num_rows)
-    return pc.and_(pc.is_valid(stored[ordering]), _undeleted(stored, f"{stream.name}__{TOMBSTONE}"))
+    return pc.and_(pc.is_valid(stored[group.stored_ordering]), _undeleted(stored, group.stored_tombstone))
 
 
 def _undeleted(stored: pa.Table, tombstone: str) -> Any:  # noqa: ANN401  an array of PyArrow

@@ -25,6 +25,7 @@ from asynclock.backends import _local as local
 from asynclock.backends import _memory as memory
 from asynclock.backends import _s3 as s3
 from asynclock.settings import LeaseSettings
+from asynclock.spark.spec.column_groups import GroupSpec
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.document import json_schema
 from asynclock.spark.spec.joins import ViewSpec
@@ -125,6 +126,7 @@ def test_every_key_of_a_spec_is_in_the_reference(inventory: dict[str, set[str]])
         *(f"spark.{field.name}" for field in fields(SparkSpec)),
         *(f"{stream}.{name}" for name in json_schema()["$defs"]["StreamSpec"]["properties"] if name != "csv"),
         *(f"{stream}.csv.{field.name}" for field in fields(CsvDialect)),
+        *(f"{stream}.groups.GROUP.{field.name}" for field in fields(GroupSpec)),
         *(f"services.{key}" for key in _service_keys()),
         *(f"views.NAME.{field.name}" for field in fields(ViewSpec) if field.name != "name"),
     }

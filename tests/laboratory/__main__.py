@@ -40,6 +40,7 @@ PROGRAMS: Final = {
         "laboratory.fuzz_data.mutants",
         "mends of the reading taken out, which fuzz-data must find",
     ),
+    "merges": ("laboratory.merges", "histories of merges by every function, against their definitions"),
     "mechanisms": ("laboratory.mechanisms.__main__", "each part of the article on splicing, on real flights"),
     # tools
     "matrix": ("laboratory.matrix", "the lock's tests on other Pythons and on the oldest SDKs"),

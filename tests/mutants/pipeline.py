@@ -42,6 +42,9 @@ _SPLICE: Final = f"{_SPARK}writer.splice:Splice"
 APPEND: Final = f"{_SPLICE}._append"
 CHECK_FRAME: Final = f"{_SPLICE}._check_columns"
 NEWEST: Final = f"{_SPLICE}._newest"
+EVENT_OF: Final = f"{_SPARK}writer.sql_text:event_of"
+RANK_OF: Final = f"{_SPARK}writer.sql_text:rank_of"
+CHECK_GROUPS: Final = f"{_SPARK}hudi.view_names:_check_groups"
 WRITE: Final = f"{_SPLICE}._write"
 STREAM_LOCK: Final = f"{_SPARK}writer.splice:stream_lock"
 _STREAM_WRITER: Final = f"{_SPARK}writer.stream_writer:StreamWriter"
@@ -120,6 +123,8 @@ _UNSEEN: Final = "timeline/Unseen.java"
 _LOCK: Final = "lock/TableLockFile.java"
 _MERGER: Final = "hudi/SpliceMerger.java"
 _ROWS: Final = "splice/Splice.java"
+_COLUMNS: Final = "splice/Columns.java"
+_FUNCTIONS: Final = "tests/spark/test_merger.py::test_each_merge_function_gives_what_its_definition_says"
 _STATEMENTS: Final = "splice/SpliceStatements.java"
 
 _REGISTER_TESTS: Final = "tests/unit/test_register.py::"
@@ -182,15 +187,73 @@ PIPELINE_MUTANTS: Final = (
         "at a tie the earlier arrival wins",
         (
             Patch(
-                _ROWS, "getLong(ordering.older.position) > newer", "getLong(ordering.older.position) >= newer"
+                _ROWS,
+                "return isReversed ? order <= 0 : order > 0;",
+                "return isReversed ? order <= 0 : order >= 0;",
             ),
         ),
         _TESTS + "test_merger.py::test_equal_ordering_values_keep_arrival_order",
     ),
     PipelineMutant(
-        "at a tie of texts and decimals the earlier arrival wins",
-        (Patch(_ROWS, "ordering.newer.value(newer)) > 0;", "ordering.newer.value(newer)) >= 0;"),),
-        _TESTS + "test_merger.py::test_equal_ordering_values_keep_arrival_order",
+        "of first values with one ordering value the last to arrive wins",
+        (Patch(_ROWS, "isReversed ? order <= 0 : order > 0;", "isReversed ? order < 0 : order > 0;"),),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "a minimum is a maximum",
+        (Patch(_COLUMNS, "isAny(group, MIN, FIRST, FIRST_OF_ALL);", "isAny(group, FIRST, FIRST_OF_ALL);"),),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "a first value is a last one",
+        (Patch(_COLUMNS, "isAny(group, MIN, FIRST, FIRST_OF_ALL);", "isAny(group, MIN, FIRST);"),),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "the first value that is not null is the last one",
+        (Patch(_COLUMNS, "isAny(group, MIN, FIRST, FIRST_OF_ALL);", "isAny(group, MIN, FIRST_OF_ALL);"),),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "columns with a function are merged with those of their stream",
+        (
+            Patch(
+                _COLUMNS,
+                "FIRST_OF_ALL)) {\n      return column;",
+                "FIRST_OF_ALL)) {\n      return column.substring(column.indexOf('_', 1) + 1, end);",
+            ),
+        ),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "a rule of a later version is merged like a group",
+        (Patch(_COLUMNS, "if (column.charAt(0) != '_' || column.startsWith(\"_in_\")) {", "if (true) {"),),
+        _TESTS + "test_merger.py::test_a_column_of_a_later_version_is_refused",
+    ),
+    PipelineMutant(
+        "a batch orders the rows of a group by their stream",
+        (Change(RANK_OF, "quoted(group.ordering.name)", '"at"'),),
+        _TESTS + "test_groups.py::test_groups_are_the_oracle_s_whatever_arrives_when_and_is_compacted",
+    ),
+    PipelineMutant(
+        "a batch keeps the greatest of what has the least",
+        (Change(NEWEST, "'min' if group.is_reversed else 'max'", "'max'"),),
+        _TESTS + "test_functions.py::test_every_function_gives_what_its_definition_says",
+    ),
+    PipelineMutant(
+        "a null is an event of a column that keeps its last value",
+        (Change(EVENT_OF, 'f"{quoted(group.needed)} IS NOT NULL"', '"true"'),),
+        _TESTS + "test_functions.py::test_a_tombstone_erases_the_values_that_nulls_have_kept",
+    ),
+    PipelineMutant(
+        "a tombstone leaves a kept value",
+        (Change(EVENT_OF, "group.says_deleted", "False"),),
+        _TESTS + "test_functions.py::test_a_tombstone_erases_the_values_that_nulls_have_kept",
+    ),
+    PipelineMutant(
+        "a column may change its group",
+        (Change(CHECK_GROUPS, "group != wanted", "False"),),
+        "tests/unit/test_groups.py::test_a_column_of_the_table_cannot_change_its_group",
     ),
     PipelineMutant(
         "the order in a frame counts and not that of arrival",
@@ -300,14 +363,14 @@ PIPELINE_MUTANTS: Final = (
             Change(
                 FIND_DELETED,
                 "newest_alive if value is None else F.expr(value)",
-                "newest_alive if value is None else F.when(F.col(_alive_name(stream)), F.expr(value))",
+                "newest_alive if value is None else F.when(F.col(_alive_name(of)), F.expr(value))",
             ),
         ),
         _TESTS + "test_deletes.py::test_up_to_erases_against_events_that_come_late",
     ),
     PipelineMutant(
         "a tombstone is shown",
-        (Change(ALIVE, "present & $undeleted", "present"),),
+        (Change(ALIVE, "$present.isNotNull() & $undeleted", "$present.isNotNull()"),),
         _TESTS + "test_pipeline.py::test_newer_null_erases_and_tombstone_hides",
     ),
     # What cannot be written.
@@ -677,7 +740,7 @@ PIPELINE_MUTANTS: Final = (
     # Statements.
     PipelineMutant(
         "an update writes the columns of all streams",
-        (Patch(_STATEMENTS, "if (stream != null && !touched.contains(stream)) {", "if (false) {"),),
+        (Patch(_STATEMENTS, "if (group != null && !touched.contains(group)) {", "if (false) {"),),
         _TESTS + "test_sql.py::test_an_update_writes_only_the_streams_whose_columns_it_sets",
     ),
     PipelineMutant(

@@ -20,6 +20,7 @@ STREAMS: Final[dict[str, dict[str, str]]] = {
     "radar": {"ts": "decimal(12,3)", "u": "double", "tags": "array<string>", "deleted": "boolean"},
     "fuel_2": {"ts": "string", "x": "int", "when": "date", "deleted": "boolean"},
     "crew": {"ts": "int", "note": "string"},
+    "_in_price_gate": {"ts": "bigint", "x": "int", "note": "string", "deleted": "boolean"},
 }
 COLUMNS: Final[dict[str, str]] = {
     f"{stream}__{name}": kind for stream, columns in STREAMS.items() for name, kind in columns.items()
@@ -45,6 +46,7 @@ def _ordering(kind: str, instant: int) -> Any:  # noqa: ANN401 - a value of the 
         "decimal(12,3)": lambda n: Decimal(n - 20).scaleb(-1).quantize(Decimal("0.001")),
         "string": lambda n: f"2024-01-01T00:00:{n:02d}",
         "int": lambda n: n - 20,
+        "bigint": lambda n: (n - 20) << 40,
     }
     return make[kind](instant)
 

@@ -2,76 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import random
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from asynclock.spark.hudi.options import MERGER_STRATEGY_ID
 from tests.spark.histories import COLUMNS, TieCount, random_history
 from tests.spark.jvm import JavaProgram
+from tests.spark.merger_kit import FULL, KEY, META, Merger, any_grouping, plain
+from tests.spark.merges import differences
 from tests.spark.oracle import Delete, Event, splice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from tests.spark.merger_kit import Program, Record
     from tests.spark.oracle import Arrival
-
-_META: Final = {"_hoodie_commit_time": "string", "_hoodie_record_key": "string"}
-_KEY: Final = {"key": "string"}
-_FULL: Final = {**_META, **_KEY, **COLUMNS}
-_AVRO: Final[dict[str, object]] = {
-    "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
-    "decimal(12,3)": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3},
-    "date": {"type": "int", "logicalType": "date"},
-    "array<string>": {"type": "array", "items": "string"},
-}
-
-Record = dict[str, Any] | None
-Program = list[int | str]
-
-
-class Merger:
-    """The compiled merger in a JVM of its own."""
-
-    def __init__(self, program: JavaProgram) -> None:
-        self._program = program
-        self._known: set[tuple[str, ...]] = set()
-
-    def ask(self, request: object) -> Any:  # noqa: ANN401 - JSON
-        """One request, one answer."""
-        return json.loads(self._program.ask(json.dumps(request)))
-
-    def schema(self, columns: Mapping[str, str]) -> str:
-        """Make a schema known, return its name."""
-        names = tuple(columns)
-        name = ",".join(names)
-        if names not in self._known:
-            fields = [
-                {"name": column, "type": ["null", _AVRO.get(kind, kind)], "default": None}
-                for column, kind in columns.items()
-            ]
-            self.ask({"schemas": {name: {"type": "record", "name": "row", "fields": fields}}})
-            self._known.add(names)
-        return name
-
-    def run(self, records: Sequence[Record], programs: Sequence[Program]) -> list[dict[str, Any]]:
-        """Run each program on the records."""
-        return self.ask({"records": records, "programs": programs})
-
-    def record(self, arrival: Arrival, index: int, columns: Mapping[str, str] = _FULL) -> Record:
-        """An arrival as Hudi would hand it over, the ``index``-th of its history."""
-        if isinstance(arrival, Delete):
-            return {"delete": True}
-        row = {"_hoodie_commit_time": f"{index:03d}", "_hoodie_record_key": "key", "key": "key"}
-        row.update({name: _plain(value) for name, value in arrival.columns().items()})
-        return {"schema": self.schema(columns), "row": {name: row[name] for name in row if name in columns}}
-
-    def records(self, history: Sequence[Arrival], columns: Mapping[str, str] = _FULL) -> list[Record]:
-        """A whole history."""
-        return [self.record(arrival, index, columns) for index, arrival in enumerate(history)]
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +26,6 @@ def merger() -> Iterator[Merger]:
     """One JVM for all tests of this file."""
     with JavaProgram("MergeHarness") as program:
         yield Merger(program)
-
-
-def _plain(value: object) -> object:
-    return str(value) if isinstance(value, Decimal) else value
 
 
 def _row(result: Mapping[str, Any], columns: Mapping[str, str] = COLUMNS) -> dict[str, Any] | None:
@@ -96,20 +39,11 @@ def _row(result: Mapping[str, Any], columns: Mapping[str, str] = COLUMNS) -> dic
 
 def _expected(history: Sequence[Arrival], columns: Mapping[str, str] = COLUMNS) -> dict[str, Any] | None:
     row = splice(history)
-    return None if row is None else {name: _plain(row.get(name)) for name in columns}
+    return None if row is None else {name: plain(row.get(name)) for name in columns}
 
 
 def _left_to_right(order: Sequence[int]) -> Program:
     return [order[0], *(step for index in order[1:] for step in (index, "+"))]
-
-
-def _any_grouping(order: Sequence[int], rng: random.Random) -> Program:
-    """The same order with random parentheses, now and then a record made binary, as Hudi may do."""
-    binary: Program = ["b"] if rng.random() < 0.3 else []
-    if len(order) == 1:
-        return [order[0]]
-    cut = rng.randint(1, len(order) - 1)
-    return [*_any_grouping(order[:cut], rng), *_any_grouping(order[cut:], rng), "+", *binary]
 
 
 def _shuffled_but_ties(history: Sequence[Event], rng: random.Random) -> list[int]:
@@ -132,7 +66,7 @@ def test_any_grouping_of_the_merges_gives_the_same_row(merger: Merger) -> None:
         history = random_history(rng, length=rng.randint(1, 14), deletes=number % 2 == 0)
         ties.add(history)
         order = range(len(history))
-        programs = [_left_to_right(order), *(_any_grouping(order, rng) for _ in range(4))]
+        programs = [_left_to_right(order), *(any_grouping(order, rng) for _ in range(4))]
 
         results = merger.run(merger.records(history), programs)
 
@@ -147,7 +81,7 @@ def test_any_order_gives_the_same_row_when_ordering_values_differ(merger: Merger
         history = random_history(rng, length=rng.randint(2, 14), ties=False)
         orders = [rng.sample(range(len(history)), k=len(history)) for _ in range(4)]
 
-        results = merger.run(merger.records(history), [_any_grouping(order, rng) for order in orders])
+        results = merger.run(merger.records(history), [any_grouping(order, rng) for order in orders])
 
         assert [_row(result) for result in results] == [_expected(history)] * len(orders), history
 
@@ -161,7 +95,7 @@ def test_equal_ordering_values_keep_arrival_order(merger: Merger) -> None:
         ties.add(history)
         orders = [_shuffled_but_ties(history, rng) for _ in range(4)]
 
-        results = merger.run(merger.records(history), [_any_grouping(order, rng) for order in orders])
+        results = merger.run(merger.records(history), [any_grouping(order, rng) for order in orders])
 
         assert [_row(result) for result in results] == [_expected(history)] * len(orders), history
     assert ties.ties >= ties.events / 10
@@ -175,23 +109,39 @@ def test_replaying_a_batch_changes_nothing(merger: Merger) -> None:
         last = list(range(rng.randrange(len(history)), len(history)))
         orders = [[*range(len(history)), *last * times] for times in (1, 2)]
 
-        results = merger.run(merger.records(history), [_any_grouping(order, rng) for order in orders])
+        results = merger.run(merger.records(history), [any_grouping(order, rng) for order in orders])
 
         assert [_row(result) for result in results] == [_expected(history)] * len(orders), history
+
+
+def test_each_merge_function_gives_what_its_definition_says(merger: Merger) -> None:
+    """In any order, cut anywhere into batches and compactions, with repeated events."""
+    assert differences(merger, range(400)) == []
+
+
+def test_a_column_of_a_later_version_is_refused(merger: Merger) -> None:
+    """A rule that this class does not know would merge it wrongly."""
+    columns = {**META, **KEY, "_sum_gate__visits": "int"}
+    row = {"_sum_gate__visits": 1}
+    records: list[Record] = [{"schema": merger.schema(columns), "row": row}] * 2
+
+    (result,) = merger.run(records, [[0, 1, "+"]])
+
+    assert "does not know the rule of column _sum_gate__visits" in result["error"]
 
 
 def test_a_projection_merges_like_the_whole_row(merger: Merger) -> None:
     """Reading any columns, with what the merger asks for beside them, gives those columns of the row."""
     rng = random.Random(5)
-    mandatory = merger.ask({"mandatory": merger.schema(_FULL)})
+    mandatory = merger.ask({"mandatory": merger.schema(FULL)})
     for number in range(400):
         history = random_history(rng, length=rng.randint(2, 12), deletes=number % 2 == 0)
         asked = rng.sample(sorted(COLUMNS), k=rng.choice([1, 1, 2, 5]))
-        columns = {name: kind for name, kind in _FULL.items() if name in {*mandatory, *asked}}
+        columns = {name: kind for name, kind in FULL.items() if name in {*mandatory, *asked}}
         wanted = {name: COLUMNS[name] for name in asked}
 
         results = merger.run(
-            merger.records(history, columns), [_any_grouping(range(len(history)), rng) for _ in range(3)]
+            merger.records(history, columns), [any_grouping(range(len(history)), rng) for _ in range(3)]
         )
 
         assert [_row(result, wanted) for result in results] == [_expected(history, wanted)] * 3, history
@@ -200,9 +150,9 @@ def test_a_projection_merges_like_the_whole_row(merger: Merger) -> None:
 def test_records_of_different_schemas_merge(merger: Merger) -> None:
     """Columns and streams that one record's schema lacks are kept from the other and null in its own."""
     rng = random.Random(6)
-    shuffled = dict(rng.sample(list(_FULL.items()), k=len(_FULL)))
+    shuffled = dict(rng.sample(list(FULL.items()), k=len(FULL)))
     schemas = [
-        _FULL,
+        FULL,
         {
             name: kind
             for name, kind in shuffled.items()
@@ -210,7 +160,7 @@ def test_records_of_different_schemas_merge(merger: Merger) -> None:
         },
         {
             name: kind
-            for name, kind in _FULL.items()
+            for name, kind in FULL.items()
             if not name.startswith("fuel_2__") and name != "radar__tags"
         },
     ]
@@ -226,7 +176,7 @@ def test_records_of_different_schemas_merge(merger: Merger) -> None:
             known = {k: v for k, v in arrival.values.items() if f"{arrival.stream}__{k}" in columns}
             history.append(Event(arrival.stream, arrival.ts, known))
             records.append(merger.record(arrival, 0, columns))
-        programs = [_any_grouping(range(len(history)), rng) for _ in range(3)]
+        programs = [any_grouping(range(len(history)), rng) for _ in range(3)]
 
         results = merger.run(records, programs)
 
@@ -237,15 +187,15 @@ def test_records_of_different_schemas_merge(merger: Merger) -> None:
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_a_merged_row_has_every_column_of_both_schemas(merger: Merger, wide: int, order: list[int]) -> None:
     """Even when one record says it all: whoever reads the result knows one schema only."""
-    narrow = {**_META, **_KEY, "gate__ts": "timestamp", "gate__x": "int"}
+    narrow = {**META, **KEY, "gate__ts": "timestamp", "gate__x": "int"}
     records = [
-        merger.record(event, index, _FULL if index == wide else narrow)
+        merger.record(event, index, FULL if index == wide else narrow)
         for index, event in enumerate([_OLD, _NEW])
     ]
 
     (result,) = merger.run(records, [[*order, "+"]])
 
-    assert set(result["row"]) == set(_FULL)
+    assert set(result["row"]) == set(FULL)
 
 
 _OLD = Event("gate", 1, {"x": 1, "note": "old"})
@@ -319,7 +269,7 @@ def test_hudis_own_columns_come_from_the_newer_record(merger: Merger) -> None:
 
 def test_a_merge_in_a_write_has_the_columns_of_the_incoming_record(merger: Merger) -> None:
     """On copy-on-write Hudi adds its own columns to what a merge has changed, and keeps those of the rest."""
-    incoming = {**_KEY, **COLUMNS}
+    incoming = {**KEY, **COLUMNS}
     records = [
         merger.record(_NEW, 0),
         merger.record(_OTHER, 1, incoming),
@@ -335,13 +285,13 @@ def test_a_merge_in_a_write_has_the_columns_of_the_incoming_record(merger: Merge
 
 def test_a_read_fetches_every_ordering_column_and_what_marks_deletes(merger: Merger) -> None:
     """A projection cannot leave out what decides the merge."""
-    columns = {**_FULL, "_hoodie_is_deleted": "boolean", "_hoodie_operation": "string"}
+    columns = {**FULL, "_hoodie_is_deleted": "boolean", "_hoodie_operation": "string"}
 
     asked = merger.ask({"mandatory": merger.schema(columns)})
 
     assert set(asked) == {
         *(name for name in COLUMNS if name.endswith("__ts")),
-        *_META,
+        *META,
         "_hoodie_is_deleted",
         "_hoodie_operation",
     }
@@ -349,7 +299,7 @@ def test_a_read_fetches_every_ordering_column_and_what_marks_deletes(merger: Mer
 
 def test_a_column_without_an_ordering_column_is_refused(merger: Merger) -> None:
     """Nothing could tell which of two values is newer, so the merge fails and names both columns."""
-    columns = {**_META, **_KEY, "lone__x": "int"}
+    columns = {**META, **KEY, "lone__x": "int"}
     record = merger.record(Event("lone", None, {"x": 1}), 0, columns)
 
     (result,) = merger.run([record, record], [[0, 1, "+"]])
@@ -360,7 +310,7 @@ def test_a_column_without_an_ordering_column_is_refused(merger: Merger) -> None:
 
 def test_ordering_values_of_two_types_are_refused(merger: Merger) -> None:
     """A stream that changed the type of its ordering column fails to merge instead of guessing."""
-    columns = {**_META, **_KEY, "gate__ts": "string"}
+    columns = {**META, **KEY, "gate__ts": "string"}
     records = [merger.record(_OLD, 0), merger.record(Event("gate", "1"), 1, columns)]
 
     (result,) = merger.run(records, [[0, 1, "+"]])

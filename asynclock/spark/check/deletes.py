@@ -10,7 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hudi.instants import DELETES
 from asynclock.spark.spec.keys import as_stored
-from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from asynclock.spark.check.state import Order, State
     from asynclock.spark.check.strict.expected import Cells, Expected, Key
     from asynclock.spark.hudi.instants import BatchCommit
+    from asynclock.spark.spec.column_groups import ColumnGroup
     from asynclock.spark.spec.model import Spec
 
 
@@ -47,19 +47,19 @@ class Deletes:
 
     def _apply(self, delete: BatchCommit, expected: Expected) -> None:
         kept = self._spark.read.parquet(f"{self._spec.table.kept}/deletes/{delete.query_id}")
-        for number, stream in enumerate(self._spec.streams):
+        for number, group in enumerate(self._spec.column_groups()):
             if "digest" in kept.columns:
                 expected.forget(number, (row[0] for row in kept.toLocalIterator()))
-            elif f"{stream.name}__{ORDERING}" in kept.columns:
-                expected.add(number, self._tombstones(kept, number))
+            elif group.has_tombstone and group.stored_ordering in kept.columns:
+                expected.add(number, self._tombstones(kept, group))
 
-    def _tombstones(self, kept: DataFrame, number: int) -> Iterator[tuple[Key, object, Cells]]:
-        stream, table = self._spec.streams[number], self._spec.table
-        shared = [F.expr(as_stored(name, self._spec.shared_type(name))) for name in table.shared_columns]
-        name = f"{stream.name}__{ORDERING}"
-        kind = next(column.type for column in stream.columns if column.name == stream.ordering)
-        rows = kept.where(F.col(name).isNotNull()).select(*shared, F.expr(as_stored(name, kind)))
+    def _tombstones(self, kept: DataFrame, group: ColumnGroup) -> Iterator[tuple[Key, object, Cells]]:
+        shared_columns = self._spec.table.shared_columns
+        shared = [F.expr(as_stored(name, self._spec.shared_type(name))) for name in shared_columns]
+        name = group.stored_ordering
+        ordering = F.expr(as_stored(name, group.ordering.type))
+        rows = kept.where(F.col(name).isNotNull()).select(*shared, ordering)
         for row in rows.toLocalIterator():
             *key, rank = row
-            known = {stream.ordering: rank, TOMBSTONE: True}
-            yield tuple(key), rank, tuple(known.get(column.name) for column in stream.stored(table))
+            known = {name: rank, group.stored_tombstone: True}
+            yield tuple(key), rank, tuple(map(known.get, group.stored()))

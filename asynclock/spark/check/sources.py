@@ -72,7 +72,7 @@ class FileEvents:
 
     Attributes:
         size: Bytes of the files.
-        group: Place of its columns among the table's groups.
+        groups: Places of its columns among the table's groups.
     """
 
     def __init__(self, spec: Spec, number: int, spark: SparkSession, table: State) -> None:
@@ -93,8 +93,8 @@ class FileEvents:
             for url, (entry, _) in self._arrivals.items()
             if url not in there and self._committed.batch_of(entry) <= self._committed.last
         )
-        self.group = table.table.layout.group_of(number)
-        self._columns = table.groups[self.group]
+        self.groups = table.table.layout.groups_of(number)
+        self._columns = {group: table.groups[group] for group in self.groups}
         self._readings: dict[NamedTypes, Reading] = {}
         self._events = self._bad = 0
         self._unread: list[str] = []
@@ -157,10 +157,12 @@ class FileEvents:
         before = self._events, self._bad
         try:
             if columns is None:  # a batch without a commit had no good row
-                good = sum(1 for _ in self._events_of(path, ()))
+                for _ in self._events_of(path, ()):
+                    pass
+                good = self._events - before[0]
                 self._events, self._bad = before[0], self._bad + good
             else:
-                expected.add(self.group, self._events_of(path, columns))
+                expected.add_each(self._events_of(path, columns))
         except BadFileError:
             self._events, self._bad = before[0], before[1] + 1
 
@@ -171,13 +173,13 @@ class FileEvents:
         last: int = times.parseDateFromInstantTime(commit.completed).getTime()
         return file.modified_ms <= last
 
-    def _events_of(self, path: Path, columns: NamedTypes) -> Iterator[tuple[Key, Any, Cells]]:
+    def _events_of(self, path: Path, columns: NamedTypes) -> Iterator[tuple[int, Key, Any, Cells]]:
         reading = self._readings.get(columns)
         if reading is None:
             reading = self._readings[columns] = Reading(self._spec, self._stream, columns, self._columns)
         for row in rows(path, self._stream, reading.layout):
             if isinstance(row, Good):
                 self._events += 1
-                yield reading.event(row.values)
+                yield from reading.events(row.values)
             else:
                 self._bad += 1

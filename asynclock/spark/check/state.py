@@ -42,8 +42,8 @@ class State:
         timeline: Its timeline.
         as_of: Completion time of the newest instant that counts; None if there is none.
         commits: The commits of batches up to then, in the order of completion.
-        groups: The stored columns that are merged as one, with the types in which the table shows them: those
-            of each stream, or in a plain table all.
+        groups: The stored columns that are merged as one, with the types in which the table shows them; in a
+            plain table all.
     """
 
     def __init__(self, spec: Spec, spark: SparkSession, as_of: str | None) -> None:

@@ -22,7 +22,7 @@ from asynclock.spark.jvm import classes
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.keys import as_stored
-from asynclock.spark.spec.model import ORDERING, RECORD_KEY
+from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,9 +63,9 @@ class StatementEvents:
         self.unknown = 0
         self._ranks: list[int] = []
         if self._readable:
-            for stream, columns in zip(spec.streams, table.groups, strict=True):
+            for group, columns in zip(spec.column_groups(), table.groups, strict=True):
                 names = [name for name, _ in columns]
-                self._ranks.append(names.index(f"{stream.name}__{ORDERING}"))
+                self._ranks.append(names.index(group.stored_ordering))
         self._all = sorted(self._find(), key=itemgetter(0))
         self.count = len(self._all)
 
@@ -102,7 +102,7 @@ class StatementEvents:
                     continue
                 if batch.batch_id >= 0 and batch.query_id == queries[batch.stream]:
                     continue  # a batch without its end in its source
-                groups = (self._table.table.layout.group_of(names.index(batch.stream)),)
+                groups = self._table.table.layout.groups_of(names.index(batch.stream))
             if statement.logs or (statement.bases and self._unreadable(statement)):
                 yield self._table.order(statement), statement, groups
 

@@ -50,7 +50,7 @@ class TopicEvents:
 
     Attributes:
         size: About the bytes of its records.
-        group: Place of its columns among the table's groups.
+        groups: Places of its columns among the table's groups.
 
     Raises:
         SpecError: There is no such topic, or no broker answers.
@@ -61,8 +61,8 @@ class TopicEvents:
         self._stream = spec.streams[number]
         self._kafka = kafka
         self._spark = spark
-        self.group = table.table.layout.group_of(number)
-        self._columns = table.groups[self.group]
+        self.groups = table.table.layout.groups_of(number)
+        self._columns = {group: table.groups[group] for group in self.groups}
         checkpoint = Checkpoint(spec, self._stream, spark)
         checkpoint.refuse_damage()
         self._table = table
@@ -122,11 +122,11 @@ class TopicEvents:
         self, batch: int | None, ends: Offsets, records: Mapping[int, _Records], expected: Expected
     ) -> None:
         columns = () if batch is None else self._committed.columns[batch]
-        expected.add(self.group, self._events_of(ends, records, columns))
+        expected.add_each(self._events_of(ends, records, columns))
 
     def _events_of(
         self, ends: Offsets, records: Mapping[int, _Records], columns: NamedTypes
-    ) -> Iterator[tuple[Key, Any, Cells]]:
+    ) -> Iterator[tuple[int, Key, Any, Cells]]:
         reading = Reading(self._spec, self._stream, columns, self._columns)
         for partition, end in sorted(ends.items()):
             for offset, value in records[partition].before(end):
@@ -135,7 +135,7 @@ class TopicEvents:
                 row = record(value, offset, reading.layout)
                 if isinstance(row, Good):
                     self._events += 1
-                    yield reading.event(row.values)
+                    yield from reading.events(row.values)
                 else:
                     self._bad += 1
 

@@ -1,8 +1,9 @@
 """Compare the table with its sources, cell by cell, and check its timeline.
 
-The expected table is computed directly from the source files of the committed batches: for each stream the
-event with the newest ordering value, and among equal ones the last to arrive. The second reader reads the
-files, so the result depends neither on Spark's parsers nor on the merger or the order of commits.
+The expected table is computed directly from the source files of the committed batches: for each stream, and
+each of its column groups, the event with the newest ordering value, and among equal ones the last to arrive.
+The second reader reads the files, so the result depends neither on Spark's parsers nor on the merger or the
+order of commits.
 
 In a plain table the streams write the same columns, and the merge may use the order of their commits. So the
 files of all streams are read in that order, and the rule of the merge is applied to them.
@@ -210,7 +211,8 @@ def validate(
             in_one_partition=table.table.layout.one_partition,
             rule=_RULES[spec.table.merge],
             ranks=_ranks(spec, table),
-            incomplete={reader.group for reader in readers if reader.incomplete},
+            reversed_=_reversed(spec),
+            incomplete={group for reader in readers if reader.incomplete for group in reader.groups},
         )
         try:
             with statements.steps(expected) as written:
@@ -262,16 +264,20 @@ def _ranks(spec: Spec, table: State) -> list[int | None]:
     """Return the place of the ordering value among the columns of each group, if the merge uses it."""
     if _RULES[spec.table.merge] != "newest":
         return [None] * len(table.groups)
-    ordering = {
-        stream.physical(column)
-        for stream in spec.streams
-        for column in stream.stored(spec.table)
-        if column.name == stream.ordering
-    }
+    if spec.table.kind == "splice":
+        ordering = {group.stored_ordering for group in spec.column_groups()}
+    else:
+        ordering = {stream.ordering for stream in spec.streams}
     return [
         next((place for place, (name, _) in enumerate(group) if name in ordering), None)
         for group in table.groups
     ]
+
+
+def _reversed(spec: Spec) -> list[int]:
+    """Return the places of the groups in which the least ordering value wins."""
+    groups = spec.column_groups() if spec.table.kind == "splice" else ()
+    return [place for place, group in enumerate(groups) if group.is_reversed]
 
 
 def _unseen(table: Table, commits: list[BatchCommit]) -> Iterator[UnseenCommit]:

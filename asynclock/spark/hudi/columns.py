@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import RECORD_KEY, TOMBSTONE
+from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,13 +121,14 @@ def columns_to_write(spec: Spec, stream: StreamSpec, table: Mapping[str, Stored]
     streams = [stream] if table else spec.streams
     named = {name: stored_as(spec.shared_type(name)) for name in spec.table.shared_columns}
     for one in streams:
-        named |= {one.physical(column): stored_as(column.type) for column in one.stored(spec.table)}
+        named |= {name: stored_as(column.type) for name, column in one.stored(spec.table).items()}
     return union(table, named) if table else named
 
 
 def columns_to_delete(spec: Spec, table: Mapping[str, Stored]) -> dict[str, Stored]:
     """Return the columns of a delete: all of the table, and the tombstones of this spec's streams."""
-    tombstones = {f"{stream.name}__{TOMBSTONE}": stored_as("boolean") for stream in spec.streams}
+    groups = (group for stream in spec.streams for group in stream.column_groups(spec.table))
+    tombstones = {group.stored_tombstone: stored_as("boolean") for group in groups if group.has_tombstone}
     return union(table, tombstones)
 
 
@@ -177,7 +178,7 @@ def check_change(spec: Spec, stream: StreamSpec, opened: frozenset[str], table: 
             )
             raise misplaced(spec, ("streams", stream.name, "columns"), name, reason)
     expected = _expected(spec)
-    for name in (*spec.table.shared_columns, *(stream.physical(one) for one in stream.stored(spec.table))):
+    for name in (*spec.table.shared_columns, *stream.stored(spec.table)):
         wanted, keys = expected[name]
         stored = table.get(name)
         if stored is not None and not _fits(wanted, stored):
@@ -204,9 +205,8 @@ def _expected(spec: Spec) -> dict[str, tuple[str, Keys]]:
         place = ("streams", owner.name, "columns", name) if owner else ("table", "key")
         expected[name] = (spec.shared_type(name), place)
     for stream in spec.streams:
-        for column in stream.stored(spec.table):
-            place = ("streams", stream.name, "columns", column.name)
-            expected[stream.physical(column)] = (column.type, place)
+        for name, column in stream.stored(spec.table).items():
+            expected[name] = (column.type, ("streams", stream.name, "columns", column.name))
     return expected
 
 

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
+from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from pyspark.sql import Column, DataFrame
 
+    from asynclock.spark.spec.column_groups import ColumnGroup
     from asynclock.spark.spec.kinds import TableKind
     from asynclock.spark.spec.model import Spec, StreamSpec
 
@@ -51,7 +52,7 @@ class Layout(ABC):
         """Return the stored columns that are merged as one, with their types in the spec."""
 
     @abstractmethod
-    def group_of(self, stream: int) -> int:
+    def groups_of(self, stream: int) -> tuple[int, ...]:
         """Return which of ``groups`` the stream of that number writes."""
 
     @abstractmethod
@@ -108,7 +109,7 @@ class Layout(ABC):
 
 
 class SpliceLayout(Layout):
-    """Each stream has columns ``<stream>__<name>`` of its own."""
+    """Each stream has columns of its own, in one or more groups."""
 
     in_buckets = True
     one_partition = True
@@ -119,12 +120,17 @@ class SpliceLayout(Layout):
         return self._spec.table.type == "mor"
 
     def groups(self) -> list[dict[str, str]]:
-        """Return the columns of each stream."""
-        return [_stored_types(self._spec, stream) for stream in self._spec.streams]
+        """Return the column groups, stream by stream."""
+        return [
+            {name: column.type for name, column in group.stored().items()}
+            for group in self._spec.column_groups()
+        ]
 
-    def group_of(self, stream: int) -> int:
-        """Return the stream: its columns are a group."""
-        return stream
+    def groups_of(self, stream: int) -> tuple[int, ...]:
+        """Return the column groups of the stream."""
+        name = self._spec.streams[stream].name
+        every = enumerate(self._spec.column_groups())
+        return tuple(number for number, group in every if group.stream == name)
 
     def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:
         """Return the number of compactions below the commit, and its request.
@@ -136,30 +142,29 @@ class SpliceLayout(Layout):
         return bisect_right(plans, completed), requested
 
     def removed_columns(self, stream: StreamSpec, table: Collection[str]) -> list[str]:
-        """Return those of the stream, which its next event writes."""
-        named = {stream.physical(column) for column in stream.stored(self._spec.table)}
-        mine = [name for name in table if name.partition("__")[0] == stream.name and "__" in name]
-        return [name for name in mine if name not in named]
+        """Return those in a group of the stream; for a group that the spec does not name it has no event."""
+        named = stream.stored(self._spec.table)
+        groups = stream.column_groups(self._spec.table)
+        return [name for name in table if name not in named and any(group.owns(name) for group in groups)]
 
     def shown(self, stored: DataFrame) -> DataFrame:
-        """Return the keys with a stream that is alive, and that no stream deletes; dead streams are null."""
+        """Return the keys with a group that is alive, and that no stream deletes; dead groups are null."""
         spec, names = self._spec, self._spec.view_names()
-        alive = reduce(or_, (self._alive(stream) for stream in spec.streams))
+        groups = [(group, self._alive(group)) for group in spec.column_groups()]
+        alive = {physical: is_alive for group, is_alive in groups for physical in group.stored()}
+        plain = [F.col(name) for name in spec.table.shared_columns]
+        plain += [
+            self._filled(F.when(alive[physical], F.col(physical)), physical).alias(name)
+            for physical, name in names.items()
+        ]
+        is_shown = reduce(or_, (is_alive for _, is_alive in groups))
         for stream in spec.streams:
             if stream.deletes == "row":
-                alive &= self._undeleted(f"{stream.name}__{TOMBSTONE}")
-        plain = [F.col(name) for name in spec.table.shared_columns]
-        for stream in spec.streams:
-            plain += [
-                self._filled(F.when(self._alive(stream), F.col(physical)), physical).alias(names[physical])
-                for physical in map(stream.physical, stream.owned(spec.table))
-                if physical in names
-            ]
-        return stored.where(alive).select(*plain)
+                is_shown &= self._undeleted(f"{stream.name}__{TOMBSTONE}")
+        return stored.where(is_shown).select(*plain)
 
-    def _alive(self, stream: StreamSpec) -> Column:
-        present = F.col(f"{stream.name}__{ORDERING}").isNotNull()
-        return present & self._undeleted(f"{stream.name}__{TOMBSTONE}")
+    def _alive(self, group: ColumnGroup) -> Column:
+        return F.col(group.stored_ordering).isNotNull() & self._undeleted(group.stored_tombstone)
 
     def refuse_deletes(self) -> None:
         """Allow them: a tombstone is an event."""
@@ -182,9 +187,9 @@ class PlainLayout(Layout):
         """Return one group: a row is merged as a whole."""
         return [dict(ChainMap(*(_stored_types(self._spec, stream) for stream in self._spec.streams)))]
 
-    def group_of(self, stream: int) -> int:  # noqa: ARG002  as the other has it
+    def groups_of(self, stream: int) -> tuple[int, ...]:  # noqa: ARG002  as the other has it
         """Return 0, the only group."""
-        return 0
+        return (0,)
 
     def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:  # noqa: ARG002  as the other has it
         """Return the completion: commits count as they complete."""
@@ -229,4 +234,4 @@ def layout_of(spec: Spec) -> Layout:
 
 
 def _stored_types(spec: Spec, stream: StreamSpec) -> dict[str, str]:
-    return {stream.physical(column): column.type for column in stream.stored(spec.table)}
+    return {name: column.type for name, column in stream.stored(spec.table).items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from asynclock.spark.spec.column_groups import ORDERING, TOMBSTONE, group_of, owner
+from asynclock.spark.spec.functions import described
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import ORDERING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +30,7 @@ def carried_names(spec: Spec, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> None:
-    """Refuse a spec that would rename a column of the view.
+    """Refuse a spec that would rename a column of the view, or merge it in another group.
 
     Args:
         spec: The spec.
@@ -37,10 +38,11 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
         known: The names in commits.
 
     Raises:
-        SpecError: A column of the table would get another name; nothing was written.
+        SpecError: A column of the table would get another name or group; nothing was written.
     """
     names = spec.view_names()
     present = set(stored)
+    _check_groups(spec, present, known)
     for stream in spec.streams:
         for column in stream.owned(spec.table):
             physical = stream.physical(column)
@@ -58,6 +60,44 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
             )
             keys = ("streams", stream.name, "as", column.name)
             raise misplaced(spec, keys, names[physical], reason)
+
+
+def _check_groups(spec: Spec, present: Iterable[str], known: Mapping[str, str]) -> None:
+    """Refuse a spec that puts a column of the table into another group."""
+    if spec.table.kind == "plain":
+        return
+    names = spec.view_names()
+    stored: dict[str, list[tuple[str, set[str]]]] = {}
+    for physical in present:
+        if (of := owner(physical)) and (plain := _plain(physical)) != TOMBSTONE:
+            called = {plain, known.get(physical, plain)} - {ORDERING}
+            stored.setdefault(of[0], []).append((of[1], called))
+    for stream in spec.streams:
+        for column in stream.owned(spec.table):
+            physical = stream.physical(column)
+            wanted = group_of(physical)
+            for group, called in stored.get(stream.name, ()):
+                if group != wanted and not called.isdisjoint({column.name, names.get(physical, column.name)}):
+                    reason = (
+                        f"the table merges this column {_among(group)}, and this spec {_among(wanted)}: the "
+                        "events so far cannot be merged again. Nothing was written; leave the column where "
+                        "it is, or splice into a new table"
+                    )
+                    is_function = column.name in stream.merge
+                    place = (
+                        ("merge", column.name)
+                        if is_function
+                        else ("groups", wanted)
+                        if wanted and not wanted.startswith("_")
+                        else ("columns", column.name)
+                    )
+                    raise misplaced(spec, ("streams", stream.name, *place), column.name, reason)
+
+
+def _among(group: str) -> str:
+    if group.startswith("_"):
+        return f"by {described(group.strip('_'))}"
+    return f"in the group {group!r}" if group else "with the stream's own columns"
 
 
 def _plain(physical: str) -> str:

@@ -16,15 +16,16 @@ from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
 from asynclock.spark.reader.snapshot import NOT_YET
 from asynclock.spark.spec.column import sql_type
+from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import ORDERING, TOMBSTONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
+    from asynclock.spark.spec.column_groups import ColumnGroup
     from asynclock.spark.spec.model import Spec, StreamSpec
 
 STORED: Final = "_stored"
@@ -164,7 +165,7 @@ def _select(spec: Spec, view: ViewSpec, present: Collection[str], stored: str) -
     """Return the query of a view, which joins its streams over the key: the table is their full join."""
     streams = [spec.stream(name) for name in view.streams]
     columns = dict(_view_columns(spec, streams, present))
-    alive = [_alive(stream, present) for stream in streams]
+    alive = [_is_present(spec, stream, present) for stream in streams]
     rows = {"full": " OR ".join(alive), "inner": " AND ".join(alive), "left": alive[0], "right": alive[-1]}
     shown = [f"  {value} AS `{name}`" for name, value in columns.items()]
     if view.top is not None:
@@ -192,18 +193,25 @@ def _view_columns(
     names, defaults = spec.view_names(), spec.view_defaults()
     yield from ((name, f"`{name}`") for name in spec.table.shared_columns)
     for stream in streams:
+        groups = stream.column_groups(spec.table)
+        alive = {physical: _alive(group, present) for group in groups for physical in group.stored()}
         for physical in map(stream.physical, stream.owned(spec.table)):
             if physical in names:
                 value = (
                     f"`{physical}`" if physical in present else f"CAST(NULL AS {sql_type(types[physical])})"
                 )
-                shown = f"CASE WHEN {_alive(stream, present)} THEN {value} END"
+                shown = f"CASE WHEN {alive[physical]} THEN {value} END"
                 default = defaults.get(physical)
                 yield names[physical], shown if default is None else f"coalesce({shown}, {default})"
 
 
-def _alive(stream: StreamSpec, present: Collection[str]) -> str:
-    ordering, tombstone = f"{stream.name}__{ORDERING}", f"{stream.name}__{TOMBSTONE}"
+def _is_present(spec: Spec, stream: StreamSpec, present: Collection[str]) -> str:
+    alive = [_alive(group, present) for group in stream.column_groups(spec.table)]
+    return alive[0] if len(alive) == 1 else f"({' OR '.join(alive)})"
+
+
+def _alive(group: ColumnGroup, present: Collection[str]) -> str:
+    ordering, tombstone = group.stored_ordering, group.stored_tombstone
     if ordering not in present:
         return "false"
     alive = f"`{ordering}` IS NOT NULL"

@@ -24,8 +24,9 @@ from asynclock.spark.hudi.table import REPAIR_COPY, Table
 from asynclock.spark.reader.snapshot import stored_rows
 from asynclock.spark.services.plans import remove_empty_plans
 from asynclock.spark.source.files import frame_of
+from asynclock.spark.spec.column_groups import ORDERING
 from asynclock.spark.spec.keys import record_key
-from asynclock.spark.spec.model import ORDERING, RECORD_KEY
+from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.work.worker import reserved
 
 if TYPE_CHECKING:

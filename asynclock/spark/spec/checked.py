@@ -32,8 +32,12 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "model_type": "a table",
     "dataclass_type": "a table",
 }
-_NUMBERS: Final = frozenset({"every_commits", "n"})
-"""The keys without a default whose values are not strings."""
+_MISSING: Final[Mapping[str, str]] = {
+    "every_commits": "a whole number",
+    "n": "a whole number",
+    "columns": "a list of columns",
+}
+"""The keys without a default whose values are not strings, and the right kind of value."""
 
 
 class ProblemsError(ConfigError):
@@ -167,7 +171,7 @@ def _problems(
         if isinstance(said := context.get("error"), ConfigError):
             found += problems_of(said, *keys)
         elif kind.startswith("missing"):
-            expected = "a whole number" if keys[-1] in _NUMBERS else "a string"
+            expected = _MISSING.get(keys[-1], "a string")
             found.append(wrong(setting, None, f"missing; add {keys[-1]} = {expected}"))
         elif kind in {"extra_forbidden", "unexpected_keyword_argument"}:
             known = _keys(_inner_class(cls, keys[:-1])) - (inner or {}).keys()

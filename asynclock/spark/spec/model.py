@@ -20,8 +20,27 @@ from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.checked import Whole, checked, problems_of, refuse, run_all, wrong
 from asynclock.spark.spec.column import Column, Columns
+from asynclock.spark.spec.column_groups import (
+    ORDERING,
+    ORDERING_TYPES,
+    TOMBSTONE,
+    GroupSpec,
+    check_groups,
+    group_prefix,
+    split,
+    unordered,
+)
 from asynclock.spark.spec.defaults import check_defaults, sql_literal
 from asynclock.spark.spec.dialect import CsvDialect
+from asynclock.spark.spec.functions import (
+    KEPT,
+    NEWEST,
+    Function,
+    Nulls,
+    check_functions,
+    function_groups,
+    stored_name,
+)
 from asynclock.spark.spec.hudi_settings import HudiSpec
 from asynclock.spark.spec.joins import ViewSpec, check_views
 from asynclock.spark.spec.kafka_settings import KafkaSpec, check_source
@@ -44,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from asynclock.spark.spec.column_groups import ColumnGroup
     from asynclock.spark.spec.lock_settings import LocksSpec
     from asynclock.spark.spec.service_settings import ServicesSpec
 
@@ -55,10 +75,7 @@ Deletes = Literal["stream", "row"]
 RECORD_KEY: Final = "_asynclock_key"
 """The column with the whole key; see ``asynclock.spark.spec.keys``."""
 
-ORDERING_TYPES: Final = ("timestamp", "date", "int", "bigint", "string")
 KEY_TYPES: Final = ("string", "int", "bigint", "date")
-TOMBSTONE: Final = "deleted"
-ORDERING: Final = "ts"
 
 _NAMES_OF_ENVELOPE: Final = ("__op", "__ts_ms", "__ts_us", "__ts_ns", "__source_<name>")
 _OF_ENVELOPE: Final = re.compile(r"__(?:op|ts_(?:ms|us|ns)|source_.+)")
@@ -147,6 +164,9 @@ class StreamSpec:
         optional: Columns that a file need not have, since they joined the stream later; null in its events.
         envelope: The form of changes in JSON: ``debezium``. None: each object is an event.
         deletes: What a tombstone deletes: the columns of the stream, or the whole row.
+        groups: Columns that are merged apart from the others, by an ordering of their own; by their names.
+        merge: Merge functions of some columns, by their names; ``last_value`` for the others.
+        nulls: Whether a newer null erases a value, or the columns keep their last value that is not null.
         as_: Names in the view of some of the columns, by their names in the files; in the spec ``as``.
         default: Values that the view shows in place of null, by the names of their columns.
         whole_rows: Whether its events are rows of a plain table, stored under their plain names.
@@ -166,6 +186,9 @@ class StreamSpec:
     optional: tuple[str, ...] = ()
     envelope: Envelope | None = None
     deletes: Deletes = "stream"
+    groups: Mapping[str, GroupSpec] = Field(default_factory=dict)
+    merge: Mapping[str, Function] = Field(default_factory=dict)
+    nulls: Nulls = "erase"
     as_: Mapping[str, str] = Field(default_factory=dict, alias="as")
     default: Mapping[str, Any] = Field(default_factory=dict)
     whole_rows: SkipJsonSchema[bool] = False
@@ -182,6 +205,7 @@ class StreamSpec:
             self._check_optional,
             self._check_envelope,
             self._check_defaults,
+            self._check_groups,
             lambda: check_renamed(self.as_, [each.name for each in self.columns if each.name != TOMBSTONE]),
         )
 
@@ -219,8 +243,7 @@ class StreamSpec:
                     reason = f"that is a name in the files; write the name of the column, {column.name!r}"
             raise wrong("ordering", self.ordering, reason)
         if types[self.ordering] not in ORDERING_TYPES:
-            reason = f"cannot order by {types[self.ordering]}; use one of {', '.join(ORDERING_TYPES)}"
-            raise wrong(f"columns.{self.ordering}", types[self.ordering], reason)
+            raise wrong(f"columns.{self.ordering}", types[self.ordering], unordered(types[self.ordering]))
         taken = ORDERING in map(str.lower, types) and self.ordering.lower() != ORDERING
         if not self.whole_rows and taken:
             reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
@@ -240,21 +263,42 @@ class StreamSpec:
         """Return the columns that only this stream writes, its tombstone included."""
         return tuple(column for column in self.columns if column.name not in table.shared_columns)
 
-    def stored(self, table: TableSpec) -> tuple[Column, ...]:
-        """Return the stream's columns in the table: those it owns, and always its tombstone.
-
-        Every record has the tombstone's column, so a delete changes no schema under running streams.
-        """
+    def column_groups(self, table: TableSpec) -> tuple[ColumnGroup, ...]:
+        """Return the groups in which a splice table merges the columns, that of ``ordering`` first."""
         owned = self.owned(table)
-        if self.whole_rows or any(column.name == TOMBSTONE for column in owned):
-            return owned
-        return (*owned, Column(name=TOMBSTONE, type="boolean"))
+        functions = {column.name: self.function(column.name) for column in owned}
+        plain = [column for column in owned if functions[column.name] == NEWEST]
+        own, *groups = split(self.name, self.ordering, self.groups, plain)
+        return (own, *groups, *function_groups(self.name, own.ordering, functions, owned))
+
+    def function(self, name: str) -> str:
+        """Return the merge function of a column."""
+        by_default = self.nulls == "erase" or name in {self.ordering, TOMBSTONE}
+        return self.merge.get(name, NEWEST if by_default else KEPT)
+
+    def stored(self, table: TableSpec) -> dict[str, Column]:
+        """Return the stream's columns by their names in the table: those it owns, and its tombstones."""
+        if self.whole_rows:
+            return {column.name: column for column in self.owned(table)}
+        stored: dict[str, Column] = {}
+        for group in self.column_groups(table):
+            stored |= group.stored()
+        return stored
 
     def physical(self, column: Column) -> str:
         """Return the physical name of an owned column."""
         if self.whole_rows:
             return column.name
-        return f"{self.name}__{ORDERING if column.name == self.ordering else column.name}"
+        if (function := self.function(column.name)) != NEWEST:
+            return stored_name(self.name, column.name, function)
+        name = next((group for group, one in self.grouped() if one == column.name), "")
+        ordering = self.groups[name].ordering if name else self.ordering
+        return f"{group_prefix(self.name, name)}__{ORDERING if column.name == ordering else column.name}"
+
+    def grouped(self) -> Iterator[tuple[str, str]]:
+        """Yield the names of the groups and of the columns in them."""
+        for name, group in self.groups.items():
+            yield from ((name, column) for column in (group.ordering, *group.columns))
 
     def sources(self, table: TableSpec) -> dict[str, str]:
         """Return the names in the files or records, by the names of the columns that an event has."""
@@ -294,6 +338,20 @@ class StreamSpec:
             TOMBSTONE: "the tombstone is not in the view",
         }
         check_defaults(self.default, {each.name: each.type for each in self.columns}, unfit)
+
+    def _check_groups(self) -> None:
+        if self.groups and self.whole_rows:
+            reason = 'a plain table merges whole rows; drop the groups, or set kind = "splice" in [table]'
+            raise wrong("groups", list(self.groups), reason)
+        if self.whole_rows and (self.merge or self.nulls != "erase"):
+            reason = "a plain table has one rule for all columns; set merge in [table], or kind = 'splice'"
+            raise wrong("merge", dict(self.merge), reason)
+        types = {column.name: column.type for column in self.columns}
+        grouped = {column for _, column in self.grouped()}
+        run_all(
+            lambda: check_groups(self.groups, types, self.ordering),
+            lambda: check_functions(self.merge, self.nulls, types, self.ordering, grouped),
+        )
 
     def _check_tombstone(self) -> None:
         for column in self.columns:
@@ -351,6 +409,10 @@ class Spec:
                 return stream
         raise wrong("stream", name, unknown_name(name, (stream.name for stream in self.streams)))
 
+    def column_groups(self) -> tuple[ColumnGroup, ...]:
+        """Return the column groups of a splice table, stream by stream."""
+        return tuple(group for stream in self.streams for group in stream.column_groups(self.table))
+
     def shared_type(self, column: str) -> str:
         """Return the type of a key or partition column: as a stream declares it, else string."""
         return next((found.type for _, found in self._declared(column)), "string")
@@ -399,12 +461,10 @@ class Spec:
     def physical_types(self) -> dict[str, str]:
         """Return the stored columns and their types, the shared ones first, then stream by stream."""
         shared = {name: self.shared_type(name) for name in self.table.shared_columns}
-        groups = {
-            stream.physical(column): column.type
-            for stream in self.streams
-            for column in stream.stored(self.table)
+        stored = {
+            name: column.type for stream in self.streams for name, column in stream.stored(self.table).items()
         }
-        return shared | groups
+        return shared | stored
 
     def _declared(self, name: str) -> Iterator[tuple[StreamSpec, Column]]:
         for stream in self.streams:
@@ -510,6 +570,14 @@ class Spec:
                         "only; write it in the same way or use another name"
                     )
                     raise wrong(f"streams.{stream.name}.columns.{column.name}", column.type, reason)
+            for group, member in stream.grouped():
+                if member in self.table.shared_columns:
+                    reason = "a key or partition column is in no group; take it out"
+                    raise wrong(f"streams.{stream.name}.groups.{group}", member, reason)
+            for name, function in stream.merge.items():
+                if name in self.table.shared_columns:
+                    reason = "a key or partition column has one value; take it out"
+                    raise wrong(f"streams.{stream.name}.merge.{name}", function, reason)
             for name in stream.as_:
                 if name in self.table.shared_columns:
                     reason = "a key or partition column keeps its name in the view; drop it from as"

@@ -42,13 +42,15 @@ def read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
     """Return the stream's columns with the types and names they are read with, the ordering column first.
 
     Returns:
-        Each own column with its type, ``?`` if it is optional, and `` from `` and its name in the files if
-        that differs; then the key and partition columns whose name there differs, without a type.
+        Each own column with its type, ``@`` and the name of a group if it orders that, ``?`` if it is
+        optional, and `` from `` and its name in the files if that differs; then the key and partition columns
+        whose name there differs, without a type.
     """
     sources = stream.sources(spec.table)
     others = {name: f" from {source}" for name, source in sources.items() if source != name}
     owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering)
-    marks = dict.fromkeys(stream.optional, "?")
+    marks = {group.ordering: f"@{name}" for name, group in stream.groups.items()}
+    marks |= {name: f"{marks.get(name, '')}?" for name in stream.optional}
     named = {
         column.name: f"{column.type}{marks.get(column.name, '')}{others.get(column.name, '')}"
         for column in owned

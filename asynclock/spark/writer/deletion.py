@@ -1,4 +1,4 @@
-"""The rows that a delete appends: tombstones of streams, or Hudi's deletes of whole rows."""
+"""The rows that a delete appends: tombstones of column groups, or Hudi's deletes of whole rows."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from asynclock.hudi._core import hoodie
 from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import read_options
 from asynclock.spark.results import DeleteReport
+from asynclock.spark.spec.checked import wrong
 from asynclock.spark.spec.column import sql_type
+from asynclock.spark.spec.functions import FunctionGroup
 from asynclock.spark.spec.keys import row_digest
-from asynclock.spark.spec.model import ORDERING, TOMBSTONE
+from asynclock.spark.spec.toml import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
     from pyspark.sql import Column
 
     from asynclock.spark.hudi.table import Table
-    from asynclock.spark.spec.model import Spec, StreamSpec
+    from asynclock.spark.spec.column_groups import ColumnGroup
+    from asynclock.spark.spec.model import Spec
 
 UpTo = int | str | dt.datetime | dt.date
 
@@ -44,12 +47,12 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """The streams that lose their events of a key, each up to an ordering value.
+    """The column groups that lose their events of a key, each up to an ordering value.
 
     Attributes:
         spec: The table.
-        up_to: SQL of the ordering value by stream; None: the value of the newest event in the table. Empty: a
-            delete of Hudi, which removes the whole row.
+        up_to: SQL of the ordering value by the label of the group; None: the value of the newest event in the
+            table. Empty: a delete of Hudi, which removes the whole row.
     """
 
     spec: Spec
@@ -64,28 +67,19 @@ class Deletion:
                 ordering column.
         """
         layout_of(spec).refuse_deletes()
+        groups = spec.column_groups() if stream is None else spec.stream(stream).column_groups(spec.table)
+        if stream is not None or up_to is not None:
+            _refuse_kept(groups)
+        groups = tuple(group for group in groups if not isinstance(group, FunctionGroup))
         if stream is not None:
-            found = spec.stream(stream)
-            if isinstance(up_to, Mapping):
+            if len(groups) == 1 and isinstance(up_to, Mapping):
                 raise _wrong(up_to, f"only stream {stream!r} is deleted; give its ordering value alone")
-            return cls(spec=spec, up_to={stream: None if up_to is None else ordering_value(found, up_to)})
+            if up_to is None:
+                return cls(spec=spec, up_to=dict.fromkeys(group.label for group in groups))
         if up_to is None:
             return cls(spec=spec, up_to={})
-        if isinstance(up_to, Mapping):
-            given = {spec.stream(name).name: value for name, value in up_to.items()}
-            if missing := [one.name for one in spec.streams if one.name not in given]:
-                reason = f"a whole row is deleted; give the ordering value of {', '.join(missing)} as well"
-                raise _wrong(dict(up_to), reason)
-            values = {name: ordering_value(spec.stream(name), value) for name, value in given.items()}
-            return cls(spec=spec, up_to=values)
-        for one in spec.streams:
-            if len(spec.streams) > 1 and _ordering_type(one) not in {"timestamp", "date"}:
-                reason = (
-                    f"stream {one.name!r} is ordered by {one.ordering} ({_ordering_type(one)}), so no one "
-                    "value is right for all streams; give one for each"
-                )
-                raise _wrong(up_to, reason)
-        return cls(spec=spec, up_to={one.name: ordering_value(one, up_to) for one in spec.streams})
+        what = "a whole row" if stream is None else f"stream {stream!r}"
+        return cls(spec=spec, up_to=_limits(groups, up_to, what))
 
     @property
     def of_whole_rows(self) -> bool:
@@ -125,38 +119,43 @@ class Deletion:
     def _find(self, keys: DataFrame) -> DataFrame:
         """Return the keys, ``_PRESENT`` if the table has values of them to delete, and the tombstones.
 
-        The tombstones are the physical ordering columns of the deleted streams; null: nothing is written.
+        The tombstones are the physical ordering columns of the deleted groups; null: nothing is written.
         Costs one read of the table.
         """
         table, shared = self.spec.table, self.spec.table.shared_columns
         stored = keys.sparkSession.read.format("hudi").options(**read_options(self.spec)).load(table.path)
         known = set(stored.columns)
-        deleted = [one for one in self.spec.streams if self.of_whole_rows or one.name in self.up_to]
+        deleted = self.spec.column_groups() if self.of_whole_rows else self._groups()
         alive = [_alive(one, known).alias(_alive_name(one)) for one in deleted]
         newest = [_newest(one, known).alias(_newest_name(one)) for one in deleted]
         found = keys.join(stored.select(*shared, *alive, *newest), list(shared), "left")
         is_present = reduce(or_, (F.coalesce(F.col(_alive_name(one)), F.lit(False)) for one in deleted))
         tombstones = []
-        for name, value in self.up_to.items():
-            stream = self.spec.stream(name)
-            newest_alive = F.when(F.col(_alive_name(stream)), F.col(_newest_name(stream)))
-            tombstones.append((newest_alive if value is None else F.expr(value)).alias(_ordering(stream)))
+        for group in self._groups():
+            value = self.up_to[group.label]
+            # A kept value has the order of its stream, whose newest event is the newest of all.
+            of = self.spec.stream(group.stream).column_groups(self.spec.table)[0] if not group.name else group
+            newest_alive = F.when(F.col(_alive_name(of)), F.col(_newest_name(of)))
+            tombstones.append((newest_alive if value is None else F.expr(value)).alias(group.stored_ordering))
         return found.select(*shared, is_present.alias(_PRESENT), *tombstones)
 
     def values(self) -> dict[str, str]:
         """Return SQL for the physical columns of a tombstone, over the rows of ``found``."""
         values = {}
-        for name in self.up_to:
-            ordering = f"`{_ordering(self.spec.stream(name))}`"
-            values[_ordering(self.spec.stream(name))] = ordering
-            values[f"{name}__{TOMBSTONE}"] = f"CASE WHEN {ordering} IS NOT NULL THEN true END"
+        for group in self._groups():
+            ordering = f"`{group.stored_ordering}`"
+            values[group.stored_ordering] = ordering
+            values[group.stored_tombstone] = f"CASE WHEN {ordering} IS NOT NULL THEN true END"
         return values
+
+    def _groups(self) -> list[ColumnGroup]:
+        return [group for group in self.spec.column_groups() if group.label in self.up_to]
 
     def _anything(self) -> Column:
         """Return SQL that says whether a row has anything to write."""
         if self.of_whole_rows:
             return F.lit(True)
-        return reduce(or_, (F.col(_ordering(self.spec.stream(name))).isNotNull() for name in self.up_to))
+        return reduce(or_, (F.col(group.stored_ordering).isNotNull() for group in self._groups()))
 
 
 def key_frame(table: Table, keys: DataFrame | Iterable[Mapping[str, Any]]) -> DataFrame:
@@ -180,22 +179,59 @@ def key_frame(table: Table, keys: DataFrame | Iterable[Mapping[str, Any]]) -> Da
     return keys.select(*types)
 
 
-def ordering_value(stream: StreamSpec, value: UpTo) -> str:
-    """Return SQL for an ordering value of a stream.
+def _refuse_kept(groups: Sequence[ColumnGroup]) -> None:
+    """Refuse tombstones of a column that keeps a value of any age."""
+    for group in groups:
+        if not group.has_tombstone:
+            reason = (
+                f"{group.columns[0].name} of stream {group.stream!r} keeps a value that no tombstone takes "
+                "back; delete the whole row, without up_to"
+            )
+            raise ConfigError(setting="stream", value=group.stream, reason=f"{reason}; nothing was written")
+
+
+def _limits(groups: Sequence[ColumnGroup], up_to: UpTo | Mapping[str, UpTo], what: str) -> dict[str, str]:
+    """Return SQL of the ordering values by the labels of the groups."""
+    if not isinstance(up_to, Mapping):
+        no_time = (one for one in groups if one.ordering.type not in {"timestamp", "date"})
+        if len(groups) > 1 and (one := next(no_time, None)):
+            every = "column groups" if any(group.name for group in groups) else "streams"
+            reason = (
+                f"{_called(one)} is ordered by {one.ordering.name} ({one.ordering.type}), so no one value is "
+                f"right for all {every}; give one for each"
+            )
+            raise _wrong(up_to, reason)
+        return {group.label: ordering_value(group, up_to) for group in groups}
+    labels = [group.label for group in groups]
+    for label in up_to:
+        if label not in labels:
+            raise wrong("stream", label, unknown_name(label, labels))
+    if missing := [label for label in labels if label not in up_to]:
+        reason = f"{what} is deleted; give the ordering value of {', '.join(missing)} as well"
+        raise _wrong(dict(up_to), reason)
+    return {group.label: ordering_value(group, up_to[group.label]) for group in groups}
+
+
+def ordering_value(group: ColumnGroup, value: UpTo) -> str:
+    """Return SQL for an ordering value of a column group.
 
     Args:
-        stream: The stream.
+        group: The group.
         value: The value, or its text: digits, a date or time by ISO 8601 (UTC unless it says otherwise).
 
     Raises:
         ConfigError: The value is not of the type of the ordering column.
     """
-    kind = _ordering_type(stream)
+    kind = group.ordering.type
     sql = _SQL[kind](kind, value)
     if sql is None:
-        reason = f"stream {stream.name!r} is ordered by {stream.ordering} ({kind}), and this is no {kind}"
+        reason = f"{_called(group)} is ordered by {group.ordering.name} ({kind}), and this is no {kind}"
         raise _wrong(value, reason)
     return sql
+
+
+def _called(group: ColumnGroup) -> str:
+    return f"group {group.label!r}" if group.name else f"stream {group.label!r}"
 
 
 def _whole(kind: str, value: UpTo) -> str | None:
@@ -239,31 +275,23 @@ def _text(_kind: str, value: UpTo) -> str | None:
 _SQL: Final = {"int": _whole, "bigint": _whole, "timestamp": _timestamp, "date": _date, "string": _text}
 
 
-def _ordering_type(stream: StreamSpec) -> str:
-    return next(column.type for column in stream.columns if column.name == stream.ordering)
+def _alive_name(group: ColumnGroup) -> str:
+    return f"_asynclock_alive_{group.stored_ordering}"
 
 
-def _ordering(stream: StreamSpec) -> str:
-    return f"{stream.name}__{ORDERING}"
+def _newest_name(group: ColumnGroup) -> str:
+    return f"_asynclock_newest_{group.stored_ordering}"
 
 
-def _alive_name(stream: StreamSpec) -> str:
-    return f"_asynclock_alive_{stream.name}"
+def _newest(group: ColumnGroup, known: set[str]) -> Column:
+    name = group.stored_ordering
+    return F.col(name) if name in known else F.lit(None).cast(sql_type(group.ordering.type))
 
 
-def _newest_name(stream: StreamSpec) -> str:
-    return f"_asynclock_newest_{stream.name}"
-
-
-def _newest(stream: StreamSpec, known: set[str]) -> Column:
-    name = _ordering(stream)
-    return F.col(name) if name in known else F.lit(None).cast(sql_type(_ordering_type(stream)))
-
-
-def _alive(stream: StreamSpec, known: set[str]) -> Column:
-    tombstone = f"{stream.name}__{TOMBSTONE}"
+def _alive(group: ColumnGroup, known: set[str]) -> Column:
+    tombstone = group.stored_tombstone
     dead = F.coalesce(F.col(tombstone), F.lit(False)) if tombstone in known else F.lit(False)
-    return _newest(stream, known).isNotNull() & ~dead
+    return _newest(group, known).isNotNull() & ~dead
 
 
 def _wrong(value: object, reason: str) -> ConfigError:

@@ -36,7 +36,7 @@ from asynclock.spark.work.worker import working
 from asynclock.spark.writer.batch_columns import declare_columns, read_with
 from asynclock.spark.writer.conflicts import Conflicts
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
-from asynclock.spark.writer.sql_text import quoted, required, wide_frame
+from asynclock.spark.writer.sql_text import event_of, quoted, rank_of, required, values_of, wide_frame
 
 if TYPE_CHECKING:
     import threading
@@ -196,15 +196,16 @@ class Splice:
         Args:
             keys: Rows of the key and partition columns; other columns are left out.
             stream: The stream whose columns are deleted; None: the whole row.
-            up_to: An ordering value of that stream. For a whole row: a timestamp for all streams, or a value
-                for each stream by its name.
+            up_to: An ordering value of that stream. For a whole row, or a stream with column groups: a
+                timestamp for all of them, or a value for each by its name: ``orders``, ``orders.price``.
             timeout: Longest wait for another delete, and for the end of a reservation, in seconds; None: no
                 limit.
 
         Raises:
             AcquireTimeoutError: The time is out; nothing was written.
-            ConfigError: No such stream; a value is not of the type of its ordering column; a key column is
-                missing or of another type; nothing is committed yet. Nothing was written.
+            ConfigError: No such stream; a value is not of the type of its ordering column; a column of the
+                stream has a merge function whose values no tombstone takes back; a key column is missing or
+                of another type; nothing is committed yet. Nothing was written.
             LeaseLostError: As for ``write``.
         """
         deletion = Deletion.of(self._spec, stream, up_to)
@@ -297,9 +298,7 @@ class Splice:
             view=carried_names(self._spec, self._commits.view_names()),
             offset=offset,
         )
-        own = stream.owned(self._spec.table)
-        values = {stream.physical(column): f"{_GROUP}.{quoted(column.name)}" for column in own}
-        wide = wide_frame(self._spec, self._newest(df, stream), values, columns)
+        wide = wide_frame(self._spec, self._newest(df, stream), self._values(stream), columns)
         self._append(wide, commit, lease)
         if self._opened is None:
             self._opened = frozenset(columns)
@@ -327,10 +326,15 @@ class Splice:
         own = ", ".join(quoted(column.name) for column in stream.owned(table))
         by_ordering = table.merge in {"splice", "event_time"}
         rank = f"{required(stream.ordering)}, {arrival}" if by_ordering else arrival
+        further = () if stream.whole_rows else stream.column_groups(table)[1:]
         events = df.selectExpr(
             *(f"{self._fit(name)} AS {quoted(name)}" for name in table.shared_columns),
             f"struct({own}) AS {_GROUP}",
             f"struct({rank}) AS {_RANK}",
+            *(
+                f"CASE WHEN {event_of(group)} THEN {rank_of(group, arrival)} END AS {_RANK}_{group.alias}"
+                for group in further
+            ),
         )
         newest = f"max_by({_GROUP}, {_RANK})"
         if table.merge == "partial_update":
@@ -340,7 +344,24 @@ class Splice:
                 for name in names
             )
             newest = f"struct({', '.join(values)})"
-        return events.groupBy(*table.shared_columns).agg(F.expr(f"{newest} AS {_GROUP}"))
+        by_group = (
+            f"{'min' if group.is_reversed else 'max'}_by(struct({values_of(group, _GROUP)}),"
+            f" {_RANK}_{group.alias}) AS {_GROUP}_{group.alias}"
+            for group in further
+        )
+        found = (F.expr(one) for one in (f"{newest} AS {_GROUP}", *by_group))
+        return events.groupBy(*table.shared_columns).agg(*found)
+
+    def _values(self, stream: StreamSpec) -> dict[str, str]:
+        """Return SQL for the physical columns of a batch, over the rows of ``_newest``."""
+        table = self._spec.table
+        if stream.whole_rows:
+            return {column.name: f"{_GROUP}.{quoted(column.name)}" for column in stream.owned(table)}
+        return {
+            physical: f"{_GROUP}{'_' if group.alias else ''}{group.alias}.{quoted(column.name)}"
+            for group in stream.column_groups(table)
+            for physical, column in group.values().items()
+        }
 
     def _fit(self, name: str) -> str:
         """Return SQL for the value of a key or partition column, which fails on an unfit value."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from asynclock.spark.spec.column import sql_type
+from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.model import RECORD_KEY
 
@@ -14,12 +15,40 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from asynclock.spark.hudi.columns import Stored
+    from asynclock.spark.spec.column_groups import ColumnGroup
     from asynclock.spark.spec.model import Spec
 
 
 def quoted(name: str) -> str:
     """Return a column's name for SQL."""
     return f"`{name}`"  # column names have no backticks
+
+
+def event_of(group: ColumnGroup) -> str:
+    """Return SQL that says whether a row has an event for a column group other than the stream's own."""
+    if group.needed is None:
+        return "true"
+    needed = f"{quoted(group.needed)} IS NOT NULL"
+    if group.name and group.ordering.type == "string":
+        needed += f" AND {quoted(group.needed)} <> ''"
+    return f"({needed} OR {quoted(TOMBSTONE)})" if group.says_deleted else needed
+
+
+def values_of(group: ColumnGroup, row: str) -> str:
+    """Return SQL of the columns that an event of a group sets, out of the struct ``row``."""
+    names = (quoted(column.name) for column in group.values().values())
+    return ", ".join(f"{row}.{name} AS {name}" for name in names)
+
+
+def rank_of(group: ColumnGroup, arrival: str) -> str:
+    """Return SQL of the place of a row among those of a batch, for a column group.
+
+    For Spark minus zero is zero, and for the merge it is less.
+    """
+    ordering = quoted(group.ordering.name)
+    is_float = group.ordering.type in {"float", "double"}
+    sign = f"coalesce(CAST({ordering} AS STRING) <> '-0.0', false), " if is_float else ""
+    return f"struct({ordering}, {sign}{arrival})"
 
 
 def required(name: str, empty: str = "false", complaints: Iterable[tuple[str, str]] = ()) -> str:

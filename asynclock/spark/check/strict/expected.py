@@ -11,8 +11,10 @@ import json
 import math
 import pickle
 import sqlite3
+import struct
 import zlib
 from collections.abc import Collection, Sequence
+from decimal import Context, Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -40,7 +42,11 @@ _RULES: Final = {
     "last": ("excluded.cells", "TRUE"),
     "last but nulls": ("filled(excluded.cells, cells)", "TRUE"),
 }
+_REVERSED: Final = ("excluded.cells", "excluded.rank < rank")
 _CHUNK: Final = 2000
+_DIGITS: Final = 38
+"""The most digits of a decimal."""
+_EXACT: Final = Context(prec=2 * _DIGITS)
 
 
 class Expected:
@@ -55,6 +61,8 @@ class Expected:
         in_one_partition: Whether a key in two partitions is a difference.
         rule: The rule for events with one key and stream.
         ranks: For each stream the place of its ordering value among its cells; None: the rule has none.
+        reversed_: Places of the streams of which the least ordering value counts, and of equal ones the first
+            to arrive.
         incomplete: Places of the streams that have lost events. If such an event may have set a cell, the
             cell is not a difference: its key counts as not comparable.
     """
@@ -69,6 +77,7 @@ class Expected:
         in_one_partition: bool = True,
         rule: Rule = "newest",
         ranks: Sequence[int | None] = (),
+        reversed_: Collection[int] = (),
         incomplete: Collection[int] = (),
     ) -> None:
         self._streams = [tuple(columns) for columns in streams]
@@ -77,6 +86,7 @@ class Expected:
         self._unique = key_columns if in_one_partition else None
         self._rule = _RULES[rule]
         self._ranks = tuple(ranks) or (None,) * len(self._streams)
+        self._reversed = frozenset(reversed_)
         self._incomplete = set(incomplete)
         self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
         # A killed comparison starts again from nothing, so this file needs no sync.
@@ -105,10 +115,23 @@ class Expected:
         Raises:
             BadFileError: Raised by ``events``; none of them is added.
         """
+        self.add_each((stream, *event) for event in events)
+
+    def add_each(self, events: Iterable[tuple[int, Key, Any, Cells]]) -> None:
+        """Add the events of a file for several streams: the place of each event's stream, and the event.
+
+        Raises:
+            BadFileError: Raised by ``events``; none of them is added.
+        """
         self._store.execute("SAVEPOINT file")
         try:
             for chunk in _chunks(self._rows(events)):
-                self._store.executemany(_INSERT.format(stream, *self._rule), chunk)
+                by_stream: dict[int, list[tuple[str, Any, bytes]]] = {}
+                for stream, *row in chunk:
+                    by_stream.setdefault(stream, []).append((row[0], row[1], row[2]))
+                for stream, rows in by_stream.items():
+                    rule = _REVERSED if stream in self._reversed else self._rule
+                    self._store.executemany(_INSERT.format(stream, *rule), rows)
         except BadFileError:
             self._store.execute("ROLLBACK TO file")
             raise
@@ -173,8 +196,15 @@ class Expected:
         place = self._ranks[stream]
         if place is None:
             return True
-        found = cells[place]
-        return found is not None and (rank is None or found >= rank)
+        found = self._sortable(stream, cells[place])
+        if found is None or rank is None:
+            return found is not None
+        return bool(found <= rank if stream in self._reversed else found >= rank)
+
+    def _sortable(self, stream: int, rank: Any) -> Any:  # noqa: ANN401  as events have it
+        """Return an ordering value in a form that SQLite sorts as the merge does."""
+        place = self._ranks[stream]
+        return rank if place is None else sortable(rank, self._streams[stream][place][1])
 
     def differences(self) -> Iterator[tuple[Key, str | None, str | None, str | None]]:
         """Every difference in the order of the keys: the key, ``column`` (None: the row) and both values.
@@ -224,11 +254,11 @@ class Expected:
             for number in range(len(self._streams))
         )
 
-    def _rows(self, events: Iterable[tuple[Key, Any, Cells]]) -> Iterator[tuple[str, Any, bytes]]:
-        for key, rank, cells in events:
+    def _rows(self, events: Iterable[tuple[int, Key, Any, Cells]]) -> Iterator[tuple[int, str, Any, bytes]]:
+        for stream, key, rank, cells in events:
             itself = sampled_text(key[: self._key_columns])
             if self._one_key_in == 1 or not zlib.crc32(itself.encode()) % self._one_key_in:
-                yield _text_of(key), rank, pickle.dumps(cells)
+                yield stream, _text_of(key), self._sortable(stream, rank), pickle.dumps(cells)
 
     def _newest(self, stream: int, key: str) -> tuple[Any, Cells | None, bool]:
         query = f"SELECT rank, cells, doubtful FROM events_{stream} WHERE key = ?"
@@ -256,13 +286,27 @@ def same(expected: object, found: object) -> bool:
     return type(expected) is type(found) and expected == found
 
 
+def sortable(value: Any, kind: str) -> Any:  # noqa: ANN401  as events have it
+    """Return a whole number or a text in the order of the merge.
+
+    NaN is the greatest double, and minus zero is less than zero. SQLite has neither, nor long decimals.
+    """
+    if isinstance(value, float):
+        (bits,) = struct.unpack(">q", struct.pack(">d", math.nan if math.isnan(value) else value))
+        return bits if bits >= 0 else bits ^ ((1 << 63) - 1)
+    if isinstance(value, Decimal):
+        scale = int(kind.rstrip(")").rpartition(",")[2])
+        return f"{int(value.scaleb(scale, _EXACT)) + 10**_DIGITS:0{_DIGITS + 1}d}"
+    return value
+
+
 def _filled(newer: bytes, older: bytes) -> bytes:
     """The newer cells, with nulls replaced by the older ones."""
     pairs = zip(pickle.loads(newer), pickle.loads(older), strict=True)  # noqa: S301  written by add()
     return pickle.dumps(tuple(old if new is None else new for new, old in pairs))
 
 
-def _chunks(rows: Iterator[tuple[str, Any, bytes]]) -> Iterator[list[tuple[str, Any, bytes]]]:
+def _chunks(rows: Iterator[tuple[int, str, Any, bytes]]) -> Iterator[list[tuple[int, str, Any, bytes]]]:
     while chunk := list(islice(rows, _CHUNK)):
         yield chunk
 

@@ -46,7 +46,7 @@ def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]]
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
     if columns:
         parts = {name: how.partition(" from ") for name, how in columns}
-        owned = {name: kind.rstrip("?") for name, (kind, _, _) in parts.items() if kind}
+        owned = {name: kind.rstrip("?").partition("@")[0] for name, (kind, _, _) in parts.items() if kind}
         optional = [name for name, (kind, _, _) in parts.items() if kind.endswith("?")]
         sources = {name: source for name, (_, _, source) in parts.items() if source}
         ordering = columns[0][0]

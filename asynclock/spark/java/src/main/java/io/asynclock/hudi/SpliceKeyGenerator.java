@@ -154,12 +154,12 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
     Layout(StructType schema) {
       String[] names = schema.fieldNames();
       Map<String, Integer> positions = new LinkedHashMap<>();
-      Map<String, Group> byStream = new LinkedHashMap<>();
+      Map<String, Group> byName = new LinkedHashMap<>();
       for (int at = 0; at < names.length; at++) {
         positions.put(names[at], at);
-        String stream = Columns.stream(names[at]);
-        if (stream != null) {
-          byStream.computeIfAbsent(stream, Group::new).add(names[at], at);
+        String group = Columns.group(names[at]);
+        if (group != null) {
+          byName.computeIfAbsent(group, Group::new).add(names[at], at);
         }
       }
       recordKey = positions.getOrDefault(Columns.RECORD_KEY, -1);
@@ -172,7 +172,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
         keyTypes[at] = schema.fields()[key[at]].dataType();
       }
       if (!deletes) {
-        groups.addAll(byStream.values());
+        groups.addAll(byName.values());
       }
     }
 
@@ -230,16 +230,16 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
     return new HoodieKeyException("A row cannot be written: " + why + ". Nothing was written.");
   }
 
-  /** The columns of one stream. */
+  /** Columns that are merged as one. */
   private static final class Group {
-    private final String stream;
+    private final String group;
     private final List<Integer> columns = new ArrayList<>();
     private final List<String> names = new ArrayList<>();
     private int ordering = -1;
     private int tombstone = -1;
 
-    Group(String stream) {
-      this.stream = stream;
+    Group(String group) {
+      this.group = group;
     }
 
     void add(String name, int at) {
@@ -265,7 +265,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
         if (says) {
           throw refused(String.format(
               "it has %s but no %s, without which the merge would drop it",
-              names.get(at), Columns.ordering(stream)));
+              names.get(at), Columns.ordering(group)));
         }
       }
       return false;

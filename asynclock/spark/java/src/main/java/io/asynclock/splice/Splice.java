@@ -52,19 +52,19 @@ public final class Splice {
 
     StructType olderTypes = HoodieInternalRowUtils.getCachedSchema(older);
     StructType newerTypes = HoodieInternalRowUtils.getCachedSchema(newer);
-    Map<String, List<Column>> byStream = new LinkedHashMap<>();
+    Map<String, List<Column>> byGroup = new LinkedHashMap<>();
     List<Column> shared = new ArrayList<>();
     List<HoodieSchemaField> fields = schema.getFields();
     for (int target = 0; target < fields.size(); target++) {
       String name = fields.get(target).name();
       Column column = new Column(
           target, new Cell(olderPositions, olderTypes, name), new Cell(newerPositions, newerTypes, name));
-      String stream = Columns.stream(name);
-      (stream == null ? shared : byStream.computeIfAbsent(stream, ignored -> new ArrayList<>())).add(column);
+      String group = Columns.group(name);
+      (group == null ? shared : byGroup.computeIfAbsent(group, ignored -> new ArrayList<>())).add(column);
     }
     width = fields.size();
     rest = shared.toArray(new Column[0]);
-    groups = byStream.entrySet().stream()
+    groups = byGroup.entrySet().stream()
         .map(entry -> new Group(entry.getKey(), entry.getValue(), fields))
         .toArray(Group[]::new);
   }
@@ -184,23 +184,25 @@ public final class Splice {
     }
   }
 
-  /** The columns of one stream. */
+  /** Columns that are merged as one. */
   private static final class Group {
-    private final String stream;
+    private final String name;
+    private final boolean isReversed;
     private final Column[] columns;
     private final Column ordering;
 
-    Group(String stream, List<Column> columns, List<HoodieSchemaField> fields) {
-      this.stream = stream;
+    Group(String name, List<Column> columns, List<HoodieSchemaField> fields) {
+      this.name = name;
+      this.isReversed = Columns.isReversed(name);
       this.columns = columns.toArray(new Column[0]);
       this.ordering = columns.stream()
-          .filter(column -> fields.get(column.target).name().equals(Columns.ordering(stream)))
+          .filter(column -> fields.get(column.target).name().equals(Columns.ordering(name)))
           .findFirst()
           .orElseThrow(() -> new HoodieException(String.format(
               "Cannot merge: column %s has no ordering column %s next to it, so nothing says which of two"
                   + " events is newer. Nothing was written. Add the ordering column, or rename the column"
                   + " without a double underscore.",
-              fields.get(columns.get(0).target).name(), Columns.ordering(stream))));
+              fields.get(columns.get(0).target).name(), Columns.ordering(name))));
     }
 
     boolean isPresentIn(InternalRow newer) {
@@ -216,9 +218,10 @@ public final class Splice {
         return true;
       }
       // Apart from the rest for speed: nothing is boxed.
-      return ordering.older.isLong() && ordering.newer.isLong()
-          ? older.getLong(ordering.older.position) > newer.getLong(ordering.newer.position)
-          : compare(ordering.older.value(older), ordering.newer.value(newer)) > 0;
+      int order = ordering.older.isLong() && ordering.newer.isLong()
+          ? Long.compare(older.getLong(ordering.older.position), newer.getLong(ordering.newer.position))
+          : compare(ordering.older.value(older), ordering.newer.value(newer));
+      return isReversed ? order <= 0 : order > 0;
     }
 
     @SuppressWarnings("unchecked")
@@ -227,7 +230,7 @@ public final class Splice {
         throw new HoodieException(String.format(
             "Cannot merge: the ordering column %s holds %s in one record and %s in the other. Nothing was"
                 + " written. Write a stream's ordering values with one type.",
-            Columns.ordering(stream), before.getClass().getSimpleName(), after.getClass().getSimpleName()));
+            Columns.ordering(name), before.getClass().getSimpleName(), after.getClass().getSimpleName()));
       }
       return ((Comparable<Object>) before).compareTo(after);
     }

@@ -349,16 +349,16 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
           .orElse(null);
     }
 
-    /** The values of the columns of an update: as assigned, as they are in the same stream, else null. */
+    /** The values of the columns of an update: as assigned, as they are in the same group, else null. */
     Map<String, Column> updated(Map<String, Column> assigned, LogicalPlan target) {
       Set<String> touched = new HashSet<>();
       for (String column : assigned.keySet()) {
-        String stream = Columns.stream(column);
-        if (stream == null) {
+        String group = Columns.group(column);
+        if (group == null) {
           throw refused(column + " of the splice table " + name + " belongs to the key or the partition of its"
               + " rows and cannot be set. Nothing was changed. INSERT the row under its new key and DELETE the old.");
         }
-        touched.add(stream);
+        touched.add(group);
       }
       Map<String, Column> stored = new HashMap<>();
       for (Attribute attribute : list(target.output())) {
@@ -369,8 +369,8 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
       }
       Map<String, Column> values = new HashMap<>(assigned);
       for (StructField field : fields) {
-        String stream = Columns.stream(field.name());
-        if (stream != null && !touched.contains(stream)) {
+        String group = Columns.group(field.name());
+        if (group != null && !touched.contains(group)) {
           continue;
         }
         if (!stored.containsKey(field.name())) {

@@ -1,0 +1,258 @@
+"""Column groups in a spec, and the rows that the second reader expects of them."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asynclock.errors import SpecError
+from asynclock.spark.check.strict.expected import Expected
+from asynclock.spark.check.strict.stored_rows import Reading
+from asynclock.spark.hudi.layout import layout_of
+from asynclock.spark.hudi.view_names import carried_names, check_names
+from asynclock.spark.spec.column_groups import group_prefix, owner
+from asynclock.spark.spec.load import load_spec
+from asynclock.spark.writer.batch_columns import read_with
+from tests.spark.groups_oracle import GROUPS, KEYS, newest
+from tests.unit.specs import TEN_LINES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asynclock.spark.spec.model import Spec
+
+TEXT = """\
+table.path = "orders"
+table.key = ["k"]
+[streams.a]
+source = "in/departures/*.csv"
+ordering = "at"
+columns = { at = "bigint", x = "int", priced_at = "bigint", price = "double", currency = "string", \
+deleted = "boolean" }
+[streams.a.groups.price]
+ordering = "priced_at"
+columns = ["price", "currency"]
+"""
+
+
+@pytest.fixture
+def spec(write_spec: Callable[[str], Path]) -> Spec:
+    """A table of one stream with two groups."""
+    return load_spec(write_spec(TEXT))
+
+
+def test_the_stored_names_tell_the_group(spec: Spec) -> None:
+    """The merger finds the columns of a group by what is before the first double underscore."""
+    assert spec.physical_types() == {
+        "k": "string",
+        "a__ts": "bigint",
+        "a__x": "int",
+        "a__deleted": "boolean",
+        "_in_price_a__ts": "bigint",
+        "_in_price_a__price": "double",
+        "_in_price_a__currency": "string",
+        "_in_price_a__deleted": "boolean",
+    }
+    assert list(spec.view_names().values()) == ["at", "x", "priced_at", "price", "currency"]
+
+
+@given(
+    st.from_regex(r"[a-z][a-z0-9]*(_[a-z0-9]+){0,2}", fullmatch=True),
+    st.from_regex(r"([a-z][a-z0-9]*)?", fullmatch=True),
+    st.from_regex(r"[A-Za-z][A-Za-z0-9_]*", fullmatch=True),
+)
+def test_stream_and_group_follow_from_a_stored_name(stream: str, group: str, column: str) -> None:
+    """However they are called."""
+    assert owner(f"{group_prefix(stream, group)}__{column}") == (stream, group)
+
+
+@pytest.mark.parametrize("name", ["k", "_hoodie_record_key", "_asynclock_key", "__x"])
+def test_columns_without_a_stream_have_no_owner(name: str) -> None:
+    """Those of keys, of Hudi, and of nobody."""
+    assert owner(name) is None
+
+
+def test_a_spec_without_groups_is_stored_as_ever(write_spec: Callable[[str], Path]) -> None:
+    """Names, types and what a commit says of its columns are those of tables that have no groups."""
+    spec = load_spec(write_spec(TEN_LINES))
+
+    assert list(spec.physical_types()) == [
+        "tailnum",
+        "departures__ts",
+        "departures__origin",
+        "departures__delay",
+        "departures__deleted",
+        "arrivals__ts",
+        "arrivals__dest",
+        "arrivals__delay",
+        "arrivals__deleted",
+    ]
+    assert read_with(spec.stream("arrivals"), spec) == (
+        ("arrived_at", "timestamp"),
+        ("dest", "string"),
+        ("delay", "int"),
+    )
+
+
+BAD = [
+    ("ordering =", "order =", "groups.price.ordering", "missing; add ordering = a string"),
+    ('["price", "currency"]', '"price"', "groups.price.columns", "expected a list of strings"),
+    ('columns = ["price", "currency"]', "", "groups.price.columns", "add columns = a list of columns"),
+    ('"priced_at"\n', '"prised_at"\n', "groups.price.ordering", "did you mean 'priced_at'?"),
+    ('["price", "currency"]', '["prize"]', "groups.price.columns", "did you mean 'price'?"),
+    ('"priced_at"\n', '"currency"\n', "groups.price.columns", "it is in the group 'price' already"),
+    ('["price", "currency"]', '["price", "price"]', "groups.price.columns", "in the group 'price' already"),
+    ('["price", "currency"]', '["at"]', "groups.price.columns", "and it orders the stream"),
+    ('["price", "currency"]', '["deleted"]', "groups.price.columns", "take the tombstone out"),
+    ('["price", "currency"]', '["k"]', "groups.price.columns", "unknown name 'k'"),
+    ('priced_at = "bigint"', 'priced_at = "double"', "groups.price.ordering", "cannot order by double"),
+    ("groups.price", "groups.list_price", "groups.list_price", "group names are a-z and 0-9"),
+    ("groups.price", "groups.Price", "groups.Price", "group names are a-z and 0-9"),
+    ('table.key = ["k"]', 'table.kind = "plain"\ntable.key = ["k"]', "groups", "merges whole rows"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "key", "sentence"), BAD)
+def test_a_wrong_group_is_refused(
+    write_spec: Callable[[str], Path], old: str, new: str, key: str, sentence: str
+) -> None:
+    """One sentence, with the key; nothing is created."""
+    end = TEXT.index("[streams.a.groups")
+    text = TEXT.replace(old, new) if old in TEXT[:end] else TEXT[:end] + TEXT[end:].replace(old, new, 1)
+    assert text != TEXT
+    path = write_spec(text)
+    before = set(path.parent.rglob("*"))
+
+    with pytest.raises(SpecError) as refused:
+        load_spec(path)
+
+    said = [str(refused.value), *refused.value.others]
+    assert any(f"streams.a.{key}" in one and sentence in one for one in said), said
+    assert set(path.parent.rglob("*")) == before
+
+
+def test_a_key_column_and_two_groups_share_nothing(write_spec: Callable[[str], Path]) -> None:
+    """A key column is in no group, and a column is in one."""
+    second = '[streams.a.groups.other]\nordering = "x"\ncolumns = ["price"]\n'
+    with pytest.raises(SpecError, match="in one group only, and it is in the group 'price' already"):
+        load_spec(write_spec(TEXT + second))
+    with pytest.raises(SpecError, match="a key or partition column is in no group"):
+        load_spec(
+            write_spec(TEXT.replace("columns = { ", 'columns = { k = "string", ').replace('["price"', '["k"'))
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "column", "place"),
+    [
+        ({'["price", "currency"]': '["price"]'}, "currency", "columns.currency"),
+        ({"groups.price": "groups.cost"}, "priced_at", "groups.cost"),
+        ({'["price", "currency"]': '["price", "currency", "x"]'}, "x", "groups.price"),
+        ({'"priced_at"\n': '"x"\n', '["price"': '["priced_at", "price"'}, "x", "groups.price"),
+    ],
+)
+def test_a_column_of_the_table_cannot_change_its_group(
+    spec: Spec, write_spec: Callable[[str], Path], changes: dict[str, str], column: str, place: str
+) -> None:
+    """Its values would stay where they are, and newer ones be merged elsewhere."""
+    stored, carried = list(spec.physical_types()), carried_names(spec, {})
+    check_names(spec, stored, carried)
+    text = TEXT
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+
+    with pytest.raises(SpecError) as refused:
+        check_names(load_spec(write_spec(text)), stored, carried)
+
+    assert (refused.value.key, refused.value.value) == (f"streams.a.{place}", column)
+    assert "Nothing was written" in str(refused.value)
+
+
+def test_an_ordering_column_keeps_its_place(spec: Spec, write_spec: Callable[[str], Path]) -> None:
+    """The stored name of an ordering column is the same for all, so the names of the view tell them apart."""
+    stored, carried = list(spec.physical_types()), carried_names(spec, {})
+    dropped = TEXT[: TEXT.index("[streams.a.groups")].replace(', price = "double", currency = "string"', "")
+
+    with pytest.raises(SpecError, match="the table merges this column in the group 'price'"):
+        check_names(load_spec(write_spec(dropped)), stored, carried)
+
+
+def test_columns_may_join_in_a_new_group(spec: Spec, write_spec: Callable[[str], Path]) -> None:
+    """Columns that the table lacks change no history; a group that the spec drops keeps its values."""
+    stored, carried = list(spec.physical_types()), carried_names(spec, {})
+    more = TEXT.replace("deleted =", 'seen = "date", gate = "string", deleted =')
+    more += '[streams.a.groups.gate]\nordering = "seen"\ncolumns = ["gate"]\n'
+    joined = load_spec(write_spec(more))
+
+    check_names(joined, stored, carried)
+
+    check_names(spec, list(joined.physical_types()), carried_names(joined, {}))
+    assert layout_of(spec).removed_columns(spec.stream("a"), joined.physical_types()) == []
+    assert layout_of(spec).removed_columns(spec.stream("a"), ["_in_price_a__tax", "b__x"]) == [
+        "_in_price_a__tax"
+    ]
+
+
+EVENTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "k": st.sampled_from(KEYS),
+            "at": st.integers(0, 4),
+            "x": st.none() | st.integers(0, 9),
+            "priced_at": st.none() | st.integers(0, 4),
+            "price": st.none() | st.floats(0, 9, width=16),
+            "currency": st.none() | st.sampled_from(["EUR", "CHF"]),
+            "deleted": st.none() | st.booleans(),
+        }
+    ),
+    max_size=12,
+)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Spec:
+    """The spec, once for all examples."""
+    folder = tmp_path_factory.mktemp("spec")
+    (folder / "in" / "departures").mkdir(parents=True)
+    (folder / "spec.toml").write_text(TEXT)
+    return load_spec(folder / "spec.toml")
+
+
+@settings(database=None, deadline=None, max_examples=200)
+@given(events=EVENTS, cut=st.integers(0, 12), spoilt=st.booleans())
+def test_the_second_reader_expects_the_oracle_s_rows(
+    loaded: Spec,
+    events: list[dict[str, Any]],
+    cut: int,
+    spoilt: bool,  # noqa: FBT001
+) -> None:
+    """In whatever order and batches they arrive: for each group the newest event, and of equals the last."""
+    groups = [list(group.items()) for group in layout_of(loaded).groups()]
+    stream = loaded.stream("a")
+    reading = Reading(loaded, stream, read_with(stream, loaded), dict(enumerate(groups)))
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    for (key, ordering), row in newest(events).items():
+        cells = rows.setdefault(key, [(None,) * len(group) for group in groups])
+        values = {"ts": row[ordering], **row}
+        place = list(GROUPS).index(ordering)
+        cells[place] = tuple(values[name.partition("__")[2]] for name, _ in groups[place])
+    if spoilt and rows:
+        key, cells = next(iter(rows.items()))
+        cells[0] = (-1, *cells[0][1:])
+    with tempfile.TemporaryDirectory() as folder:
+        expected = Expected(Path(folder), groups)
+        for batch in (events[:cut], events[cut:]):
+            values = [tuple(event[name] for name in reading.layout.names) for event in batch]
+            expected.add_each(itertools.chain.from_iterable(map(reading.events, values)))
+        expected.compare([((key,), cells) for key, cells in rows.items()])
+        found = expected.count()
+        expected.close()
+
+    assert found == (1 if spoilt and rows else 0)
