@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from asynclock.errors import ConfigError
 from asynclock.hudi._core import hoodie
+from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.load import misplaced
-from asynclock.spark.spec.model import RECORD_KEY, TOMBSTONE
+from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.spec.place import same_table
 
 if TYPE_CHECKING:

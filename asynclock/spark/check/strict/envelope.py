@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.spark.spec.model import TOMBSTONE
+from asynclock.spark.spec.column_groups import TOMBSTONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
