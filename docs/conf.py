@@ -46,7 +46,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!asynclock\.).*"),
     # Types in signatures that users never write.
     (r"py:.*", r"asynclock\.(engine|protocol|hudi\.(options|paths))\..*"),
-    (r"py:.*", r"asynclock\.spark\.spec\.(column\.Column|dialect\.CsvDialect|kafka_settings\.KafkaSpec)"),
+    (r"py:.*", r"asynclock\.spark\.spec\.(column\.Column|column_groups\.GroupSpec)"),
+    (r"py:.*", r"asynclock\.spark\.spec\.(dialect\.CsvDialect|kafka_settings\.KafkaSpec)"),
     (r"py:.*", r"asynclock\.(lock|sync\._facade)\.Holdable"),
     (r"py:.*", r"asynclock\._core\.handles\.H"),
     (r"py:.*", r"asynclock\.testing\.(_virtual\.Handle|_clocks\.TrueTime)"),
