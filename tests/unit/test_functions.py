@@ -130,6 +130,16 @@ def test_a_function_must_fit_the_rest(
         load_spec(write_spec(SMALL.replace(old, new) + f'merge = {{ {column} = "min" }}\n'))
 
 
+def test_a_plain_table_takes_no_rule_for_nulls(write_spec: Callable[[str], Path]) -> None:
+    """The sentence names the key that the user wrote."""
+    plain = SMALL.replace('table.key = ["k"]', 'table.kind = "plain"\ntable.key = ["k"]')
+
+    with pytest.raises(SpecError, match=r"nulls='keep': a plain table merges whole rows") as refused:
+        load_spec(write_spec(plain + 'nulls = "keep"\n'))
+
+    assert refused.value.key == "streams.a.nulls"
+
+
 def test_nulls_are_kept_by_all_columns_but_the_ordering(write_spec: Callable[[str], Path]) -> None:
     """``nulls = "keep"`` is the function of each column that names none."""
     text = (

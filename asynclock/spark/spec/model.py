@@ -343,9 +343,12 @@ class StreamSpec:
         if self.groups and self.whole_rows:
             reason = 'a plain table merges whole rows; drop the groups, or set kind = "splice" in [table]'
             raise wrong("groups", list(self.groups), reason)
-        if self.whole_rows and (self.merge or self.nulls != "erase"):
+        if self.whole_rows and self.merge:
             reason = "a plain table has one rule for all columns; set merge in [table], or kind = 'splice'"
             raise wrong("merge", dict(self.merge), reason)
+        if self.whole_rows and self.nulls != "erase":
+            reason = 'a plain table merges whole rows; drop nulls, or set kind = "splice" in [table]'
+            raise wrong("nulls", self.nulls, reason)
         types = {column.name: column.type for column in self.columns}
         grouped = {column for _, column in self.grouped()}
         run_all(
