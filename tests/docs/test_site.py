@@ -365,9 +365,9 @@ MOVED: Final = {
     """,
     "concepts/splice": """
         columns keys keys-are-unique partitions types when-columns-change drafting-a-spec
-        what-a-file-may-say files csv json text-and-types parquet the-merge copy-on-write
-        a-batch-exactly-once checkpoints faults the-locks deletes the-order-of-instants savepoints
-        services validation
+        what-a-file-may-say files csv json text-and-types parquet the-merge column-groups
+        merge-functions copy-on-write a-batch-exactly-once checkpoints faults the-locks deletes
+        the-order-of-instants savepoints services validation
     """,
 }
 """Sections that other sites may lead to, by their page."""

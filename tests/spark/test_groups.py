@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +12,7 @@ from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.reader.sql import register
-from asynclock.spark.runs.run import run
 from asynclock.spark.services.work import Compaction
-from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.splice import Splice
 from tests.spark.groups_oracle import COLUMNS, csv, random_rows, view
 from tests.spark.pipeline_kit import Kept, Pipeline
@@ -141,32 +137,6 @@ def test_a_column_stays_in_its_group(pipeline: Pipeline) -> None:
     written = pipeline.everything() - before
     assert {name for name in written if not name.startswith("moved-")} == set()
     assert is_valid(pipeline, grouped)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-@pytest.mark.parametrize("name", ["Column groups", "Merge functions"])
-def test_the_example_of_the_page_gives_what_it_says(tmp_path: Path, spark: SparkSession, name: str) -> None:
-    """Its spec and rows, the latest first: the view that stands below them."""
-    page = (Path(__file__).parents[2] / "docs/concepts/splice.md").read_text()
-    section = re.split("\n###? ", page.partition(f"### {name}\n")[2])[0]
-    text, rows, wanted = re.findall(r"```(?:toml|text)\n(.*?)```", section, re.DOTALL)
-    (tmp_path / "in").mkdir()
-    header, *lines = rows.splitlines()
-    for number, line in enumerate(reversed(lines)):
-        (tmp_path / "in" / f"{number}.csv").write_text(f"{header}\n{line}\n")
-    path = tmp_path / "spec.toml"
-    path.write_text(f'table.path = "orders"\ntable.key = ["id"]\n{text}')
-    spec = load_spec(path)
-
-    run(spec, once=True, spark=spark)
-
-    shown = read(spec, spark).select(*header.split(",")).sort("id").collect()
-    lines = [",".join("" if value is None else _text(value) for value in row) for row in shown]
-    assert [header, *lines] == wanted.splitlines()
-    assert validate(spec, spark).ok
 
 
 def test_a_group_joins_a_table_and_a_driver_without_it_goes_on(pipeline: Pipeline) -> None:

@@ -9,23 +9,15 @@ import pytest
 
 from asynclock.spark.hudi.options import MERGER_STRATEGY_ID
 from tests.spark.histories import COLUMNS, TieCount, random_history
-from tests.spark.jvm import JavaProgram
-from tests.spark.merger_kit import FULL, KEY, META, Merger, any_grouping, plain
+from tests.spark.merger_kit import FULL, KEY, META, any_grouping, plain
 from tests.spark.merges import differences
 from tests.spark.oracle import Delete, Event, splice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from tests.spark.merger_kit import Program, Record
+    from tests.spark.merger_kit import Merger, Program, Record
     from tests.spark.oracle import Arrival
-
-
-@pytest.fixture(scope="module")
-def merger() -> Iterator[Merger]:
-    """One JVM for all tests of this file."""
-    with JavaProgram("MergeHarness") as program:
-        yield Merger(program)
 
 
 def _row(result: Mapping[str, Any], columns: Mapping[str, str] = COLUMNS) -> dict[str, Any] | None:
