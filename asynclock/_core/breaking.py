@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from asynclock._core.protocol.objects import Attempt, Landed, Open
+from asynclock._core.protocol.outcomes import Attempt, Landed, Open
 from asynclock._core.protocol.refusals import Refusals
 from asynclock._core.record import LockRecord, is_no_lock
 from asynclock.backend import Absent

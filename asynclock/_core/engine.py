@@ -15,7 +15,7 @@ from asynclock._core.names import by_name
 from asynclock._core.portal import start_on
 from asynclock._core.protocol.acquire import Acquisition
 from asynclock._core.protocol.decisions import Observation, Seen, Verdict
-from asynclock._core.protocol.objects import Attempt
+from asynclock._core.protocol.outcomes import Attempt
 from asynclock._core.protocol.time_left import TimeLeft
 from asynclock._core.protocol.waiting import Fairness
 from asynclock._core.redemption import Redemption
@@ -247,7 +247,7 @@ class LockEngine:
             with self._objects.in_flight.until_closed():
                 if time.waits:
                     given = await self._turn(time)
-                elif self.turns.queue.try_enter():
+                elif self.turns.try_enter():
                     given = None
                 else:
                     self._note_failure(time, "held")
@@ -261,7 +261,7 @@ class LockEngine:
                     raise
                 finally:
                     if held is None:
-                        self.turns.queue.leave()
+                        self.turns.leave()
                 if held is not None:
                     held.ending.then(partial(self.turns.note_end, held))
                     self._tell_of(held)

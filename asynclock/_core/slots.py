@@ -183,13 +183,13 @@ class Slots(LockEngine):
                 try:
                     if time.waits:
                         await self._turn(time)
-                    elif not self.turns.queue.try_enter():
+                    elif not self.turns.try_enter():
                         self._note_failure(time, "held")
                         return None
                     try:
                         held = await self._rounds(time, at_most)
                     finally:
-                        self.turns.queue.leave()
+                        self.turns.leave()
                 finally:
                     if itself is not None:
                         itself.cancel()

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.acquirers import acquired_above
-from asynclock._core.protocol.waiting import WaitQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,13 +24,15 @@ _WAITS_FOR_ITSELF: Final = 1.0
 class Turns:
     """The line of one lock in one client, and the lock while this client holds it. On the client's loop.
 
+    The coroutines and threads that wait are served in the order in which they came. Only the head of the line
+    talks to the store. A turn may come with a held lock that is handed over.
+
     Args:
         inspection: Of the lock.
         schedule: Has the lock renewed until its end.
         fairness: Knows when it is another client's turn.
 
     Attributes:
-        queue: Those who wait.
         fairness: As given.
         held: The lock, from its acquisition until it has ended or was handed over.
     """
@@ -39,7 +40,6 @@ class Turns:
     _term: tuple[HeldLock, Callable[[], object]] | None = None
 
     def __init__(self, inspection: Inspection, schedule: Schedule, fairness: Fairness) -> None:
-        self.queue: WaitQueue = WaitQueue()
         self.fairness: Fairness = fairness
         self.held: HeldLock | None = None
         self._objects = inspection.objects
@@ -47,6 +47,14 @@ class Turns:
         self._key = inspection.key
         self._url = inspection.url
         self._schedule = schedule
+        self._busy = False
+        # Whose turn has not come. Each lock has one, and a deque takes 760 bytes.
+        self._waiters: list[asyncio.Future[HeldLock | None]] = []
+
+    def try_enter(self) -> bool:
+        """Become the head if nobody is."""
+        entered, self._busy = not self._busy, True
+        return entered
 
     async def enter(self, timeout: float | None) -> HeldLock | None:
         """Wait for this call's turn; returns the lock that is handed over with it, or None.
@@ -59,15 +67,44 @@ class Turns:
             self._say_waiting(held.tenure.head.record, timeout)
             itself = self.warn_of_itself(acquired_above(held))
         try:
-            return await self.queue.enter(timeout)
-        except asyncio.CancelledError:
-            if (stranded := self.queue.take_stranded()) is not None:
-                self.held = stranded  # until it has ended, as after any release
-                self._objects.in_flight.spawn(stranded.release.free())
-            raise
+            return await self._turn(timeout)
         finally:
             if itself is not None:
                 itself.cancel()
+
+    async def _turn(self, timeout: float | None) -> HeldLock | None:
+        if not self._busy:
+            self._busy = True
+            return None
+        turn: asyncio.Future[HeldLock | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(turn)
+        try:
+            # Unlike a timeout around the future, this leaves it pending until its turn has come.
+            await asyncio.wait([turn], timeout=timeout)
+        except asyncio.CancelledError:
+            if not turn.done():
+                self._waiters.remove(turn)
+            elif (given := turn.result()) is None or self._waiters:
+                self._pass_on(given)
+            else:
+                self.held = given  # until it has ended, as after any release
+                self._objects.in_flight.spawn(given.release.free())
+            raise
+        if not turn.done():
+            self._waiters.remove(turn)
+            raise TimeoutError
+        return turn.result()
+
+    def leave(self) -> None:
+        """Let the next one become the head."""
+        self._pass_on(None)
+
+    def _pass_on(self, held: HeldLock | None) -> None:
+        """Make the next one the head, and hand ``held`` over to it."""
+        if self._waiters:
+            self._waiters.pop(0).set_result(held)
+        else:
+            self._busy = False
 
     def warn_of_itself(self, place: str | None) -> asyncio.TimerHandle | None:
         """Warn after a second that the caller waits for what it acquired at ``place``; None: it does not.
@@ -90,14 +127,14 @@ class Turns:
     def hand_over(self, held: HeldLock) -> bool:
         """Hand a lock that is being released over to the next waiter; False if it is to be freed."""
         now = asyncio.get_running_loop().time()
-        wanted = held is self.held and self.queue.waiting
+        wanted = held is self.held and self._waiters
         if not (wanted and held.may_hand_over() and self.fairness.may_hand_over(now)):
             return False
         self.held = None
         self._schedule.discard(held)
         self.fairness.handed_over(now)
         held.hand_over()
-        self.queue.pass_on(held)
+        self._pass_on(held)
         return True
 
     def note_end(self, held: HeldLock) -> None:
@@ -109,7 +146,7 @@ class Turns:
         freed = held.release.freed
         self._observation.freed = freed if freed and freed.record.expired else None
         self.fairness.ended(held.loop.time(), jittered=self._objects.jittered)
-        self.queue.leave()
+        self.leave()
 
     @contextmanager
     def leading(self, held: HeldLock, end: Callable[[], object] = lambda: None) -> Iterator[None]:

@@ -7,9 +7,6 @@ from typing import Final
 _ONE_THREAD: Final = (
     "Only another thread can end or renew the lease between two looks; a history has one thread."
 )
-_TURN_AND_CANCELLATION: Final = (
-    "A waiter has to be cancelled in the very step in which a lock is handed over to it."
-)
 _NOT_TRIED_OUT: Final = (
     "The store of a history has no address, so no client tries it out before its first lock."
 )
@@ -63,8 +60,6 @@ WHY: Final[dict[tuple[str, str], str]] = {
         "schedule.py",
         "if held.body.is_gone:",
     ): "A history has one event loop, which is not closed before its end.",
-    ("waiting.py", "elif not self.pass_on(turn.result()):"): _TURN_AND_CANCELLATION,
-    ("waiting.py", "if held is None:"): _TURN_AND_CANCELLATION,
     ("release.py", "elif freed is None:"): "The store answers before L and a request timeout are over.",
     (
         "decisions.py",

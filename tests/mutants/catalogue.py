@@ -96,7 +96,7 @@ BOUNDS: Final = f"{_STORE_TIME}.bounds"
 OBSERVE_DATE: Final = f"{_STORE_TIME}.observe"
 
 # Waiting and handing over.
-TURN: Final = "asynclock._core.turns:Turns.enter"
+TURN: Final = "asynclock._core.turns:Turns._turn"
 FINISH: Final = "asynclock._core.engine:LockEngine._finish"
 RUN_ENDED: Final = "asynclock._core.protocol.waiting:Fairness.ended"
 POLL_INTERVAL: Final = "asynclock._core.protocol.waiting:Fairness.poll_interval"
@@ -266,7 +266,7 @@ MUTANTS: Final = (
         "give up a release that was not answered",
         FREE,
         "except (BackendError, ConfigError) as error: self.error = error",
-        "except (BackendError, ConfigError): return Freed(head.record.released(nonce=None), None)",
+        "except (BackendError, ConfigError): return Landed(head.record.released(nonce=None), '')",
         LEFT,
         "single-faults",
     ),
@@ -274,7 +274,7 @@ MUTANTS: Final = (
         "do not release at all",
         FREE_ONCE,
         "$outcome = await $objects.write(self._key, $attempt, timeout=$limit)",
-        "$outcome = Landed($attempt.base)",
+        "$outcome = Landed($attempt.record, $attempt.base)",
         LEFT,
         "single-faults",
     ),
@@ -282,9 +282,9 @@ MUTANTS: Final = (
         "take the first try of a release for its end",
         FREE_HELD,
         "if $tried is not None and isinstance(outcome := $tried[1], Landed):\n"
-        "    self._note_freed(Freed($tried[0].record, $outcome.version))\n    return",
+        "    self._note_freed(outcome)\n    return",
         "if $tried is not None:\n"
-        "    self._note_freed(Freed($tried[0].record, getattr($tried[1], 'version', None)))\n    return",
+        "    self._note_freed(Landed($tried[0].record, getattr($tried[1], 'version', '')))\n    return",
         LEFT,
         "single-faults",
     ),
@@ -463,7 +463,7 @@ MUTANTS: Final = (
         "drop what was handed to somebody who is gone",
         TURN,
         "self._objects.in_flight.spawn($held.release.free())",
-        "self.queue.leave()",
+        "self.leave()",
         LEFT,
         "cancellations",
     ),
@@ -584,8 +584,8 @@ MUTANTS: Final = (
     Mutant(
         "guess a dropped token too low",
         NEXT_TOKEN,
-        "$settled_at = $latest + $timing.slack",
-        "$settled_at = earliest",
+        "_micros($latest + $timing.slack)",
+        "_micros(earliest)",
         TOKEN,
         "hudi-turns",
     ),
@@ -682,8 +682,9 @@ MUTANTS: Final = (
     Mutant(
         "take an operator's break for one's own release",
         FREE,
-        "$seen.record is not None and self._has_freed($seen.record, $owner)",
-        "$seen.record is not None and $seen.record.expired and $seen.record.owner == $owner",
+        "self._read_back($seen, $owner)",
+        "Landed($seen.record, $seen.version, read_back=True) "
+        "if $seen.record is not None and $seen.record.expired and $seen.record.owner == $owner else None",
         Invariant.LOSS_IS_TOLD,
         "broken",
     ),

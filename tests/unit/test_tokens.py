@@ -213,6 +213,15 @@ def some_store(resolution: float) -> LockObjects:
     )
 
 
+@in_virtual_time
+async def test_a_known_token_is_handed_out_at_once(world: World) -> None:
+    """Only a dropped token makes anyone wait: neither the first one nor one above its predecessor."""
+    async with world.client() as first, world.client() as second:
+        for client in (first, second):
+            async with client.lock("orders").hold() as lease:
+                assert lease._held.tenure.head.settled_at is None
+
+
 def test_a_token_is_settled_once_the_earliest_time_has_reached_it() -> None:
     """The cut-off part of a Date has passed already when it is read: ``lo + R`` decides (rule 11)."""
     store = some_store(1.0)

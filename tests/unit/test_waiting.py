@@ -6,13 +6,14 @@ import asyncio
 import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 import asynclock
 from asynclock import AcquireTimeoutError
 from asynclock._core.engine import LockEngine
-from asynclock._core.protocol.waiting import WaitQueue
+from asynclock._core.turns import Turns
 from tests.unit.kit import KEY, SETTINGS, World, clock_of, in_virtual_time, our_record
 
 if TYPE_CHECKING:
@@ -20,69 +21,69 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def queue() -> WaitQueue:
-    """Return a queue that somebody is the head of."""
-    queue = WaitQueue()
-    assert queue.try_enter()
-    return queue
+def turns() -> Turns:
+    """Return a line that somebody is the head of."""
+    turns = Turns(Mock(), Mock(), Mock())
+    assert turns.try_enter()
+    return turns
 
 
-async def waiting(queue: WaitQueue, count: int) -> list[asyncio.Task[HeldLock | None]]:
-    """Return tasks that wait in the queue, in this order."""
-    waiters = [asyncio.create_task(queue.enter(None)) for _ in range(count)]
+async def waiting(turns: Turns, count: int) -> list[asyncio.Task[HeldLock | None]]:
+    """Return tasks that wait in the line, in this order."""
+    waiters = [asyncio.create_task(turns.enter(None)) for _ in range(count)]
     await asyncio.sleep(0)
     return waiters
 
 
-async def test_the_queue_is_first_come_first_served(queue: WaitQueue) -> None:
+async def test_the_queue_is_first_come_first_served(turns: Turns) -> None:
     """Waiters become head in the order in which they came."""
-    waiters = await waiting(queue, 3)
+    waiters = await waiting(turns, 3)
     for number, waiter in enumerate(waiters):
-        queue.leave()
+        turns.leave()
         assert await waiter is None
         assert not any(later.done() for later in waiters[number + 1 :])
 
 
-async def test_an_empty_queue_can_be_entered_at_once(queue: WaitQueue) -> None:
+async def test_an_empty_queue_can_be_entered_at_once(turns: Turns) -> None:
     """After the last one has left nobody waits."""
-    assert not queue.try_enter()
-    queue.leave()
-    assert queue.try_enter()
+    assert not turns.try_enter()
+    turns.leave()
+    assert turns.try_enter()
 
 
-async def test_a_waiter_gives_up_after_its_time(queue: WaitQueue) -> None:
+async def test_a_waiter_gives_up_after_its_time(turns: Turns) -> None:
     """A time-out leaves no trace in the queue."""
     with pytest.raises(TimeoutError):
-        await queue.enter(0)
-    queue.leave()
-    assert queue.try_enter()
+        await turns.enter(0)
+    turns.leave()
+    assert turns.try_enter()
 
 
-async def test_a_cancelled_waiter_lets_the_next_one_pass(queue: WaitQueue) -> None:
+async def test_a_cancelled_waiter_lets_the_next_one_pass(turns: Turns) -> None:
     """Cancelling the first in line makes the second the first."""
-    first, second = await waiting(queue, 2)
+    first, second = await waiting(turns, 2)
     first.cancel()
     await asyncio.sleep(0)
-    queue.leave()
+    turns.leave()
 
     assert await second is None
 
 
-async def test_a_cancellation_just_before_its_turn_is_a_cancellation(queue: WaitQueue) -> None:
+async def test_a_cancellation_just_before_its_turn_is_a_cancellation(turns: Turns) -> None:
     """A waiter that is passed over because it was just cancelled raises CancelledError, and nothing else."""
-    first, second = await waiting(queue, 2)
+    first, second = await waiting(turns, 2)
     first.cancel()
-    queue.leave()
+    turns.leave()
 
     assert await second is None
     with pytest.raises(asyncio.CancelledError):
         await first
 
 
-async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(queue: WaitQueue) -> None:
+async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(turns: Turns) -> None:
     """If a waiter is cancelled in the instant of its turn, the next one has it."""
-    first, second = await waiting(queue, 2)
-    queue.leave()
+    first, second = await waiting(turns, 2)
+    turns.leave()
     first.cancel()
 
     with pytest.raises(asyncio.CancelledError):
@@ -90,30 +91,30 @@ async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(queue: WaitQue
     assert await second is None
 
 
-async def test_a_turn_that_nobody_can_take_frees_the_queue(queue: WaitQueue) -> None:
+async def test_a_turn_that_nobody_can_take_frees_the_queue(turns: Turns) -> None:
     """If the last waiter is cancelled in the instant of its turn, nobody is the head."""
-    (last,) = await waiting(queue, 1)
-    queue.leave()
+    (last,) = await waiting(turns, 1)
+    turns.leave()
     last.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await last
-    assert queue.take_stranded() is None
-    assert queue.try_enter()
+    assert turns.held is None
+    assert turns.try_enter()
 
 
-async def test_a_lock_that_nobody_can_take_is_stranded(queue: WaitQueue) -> None:
-    """If it was handed over in the instant of a cancellation, it is kept until somebody frees it."""
-    (last,) = await waiting(queue, 1)
-    handed = object()
-    assert queue.pass_on(handed)  # type: ignore[arg-type]
+async def test_a_lock_that_nobody_can_take_is_freed(turns: Turns) -> None:
+    """If it was handed over in the instant of a cancellation, it is freed before the next turn."""
+    (last,) = await waiting(turns, 1)
+    turns.held = handed = Mock()
+    assert turns.hand_over(handed)
     last.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await last
-    assert queue.take_stranded() is handed
-    assert queue.take_stranded() is None
-    assert not queue.try_enter()
+    handed.release.free.assert_called_once_with()
+    assert turns.held is handed
+    assert not turns.try_enter()
 
 
 @in_virtual_time

@@ -10,14 +10,15 @@ from asynclock._core.portal import cancelled_for
 from asynclock._core.protocol.acquisition_events import AcquisitionEvents
 from asynclock._core.protocol.decisions import Seen, Verdict, judge
 from asynclock._core.protocol.held import HeldLock
-from asynclock._core.protocol.objects import Attempt, Refused
+from asynclock._core.protocol.outcomes import Attempt, Refused
 from asynclock._core.protocol.stake import Stake
 from asynclock._core.record import LockRecord
 from asynclock.errors import BackendError
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.decisions import Observation
-    from asynclock._core.protocol.objects import LockObjects, Open
+    from asynclock._core.protocol.objects import LockObjects
+    from asynclock._core.protocol.outcomes import Open
     from asynclock._core.protocol.schedule import Schedule
     from asynclock._core.protocol.time_left import TimeLeft
     from asynclock._core.protocol.waiting import Fairness
@@ -289,12 +290,13 @@ class Acquisition:
             valid_until_ms=valid_until,
             owner=self._stake.owner,
             nonce=issuer.fresh_nonce(),
-            epoch=token.epoch,
+            epoch=token,
             holder=issuer.holder,
         ).lasting(lease)
-        settled_at = token.settled_at
-        if (mine := claim.recognise(seen)) is not None and claim.settles_at(mine) is not None:
-            settled_at = token.epoch / 1e6  # nobody has waited for the token that it follows
+        mine = claim.recognise(seen)
+        dropped = seen.record is not None and seen.record.epoch is None  # by a Hudi writer
+        unsettled = mine is not None and claim.settles_at(mine) is not None  # nobody has waited for its token
+        settled_at = token / 1e6 if dropped or unsettled else None
         return Attempt(record, seen.version, now, settled_at)
 
     # Holding.

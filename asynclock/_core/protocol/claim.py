@@ -6,16 +6,16 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
-from asynclock._core.protocol.decisions import Displaced, Freed, displaced
-from asynclock._core.protocol.objects import Attempt, Landed, Open, Refused
+from asynclock._core.protocol.decisions import Displaced, displaced
+from asynclock._core.protocol.outcomes import Attempt, Landed, Open, Refused
 from asynclock._core.protocol.refusals import Refusals
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.decisions import Seen
-    from asynclock._core.protocol.objects import LockObjects, Outcome
+    from asynclock._core.protocol.objects import LockObjects
+    from asynclock._core.protocol.outcomes import Outcome
     from asynclock._core.protocol.refusals import Shown
-    from asynclock._core.record import LockRecord
 
 
 class Claim:
@@ -142,7 +142,7 @@ class Claim:
         kept_until: float = -math.inf,
         through: LockObjects | None = None,
         tried: tuple[Attempt, Outcome] | None = None,
-    ) -> Freed | Displaced | None:
+    ) -> Landed | Displaced | None:
         """Write a free record, so that nothing of this claim is held or can still land (rule 3).
 
         It is conditional on the version that ``head`` made, or on its base if ``head`` is not known to have
@@ -169,15 +169,15 @@ class Claim:
                 attempt, outcome = tried or await self.free_once(head, kept_until, objects)
                 tried = None
                 if isinstance(outcome, Landed):
-                    return Freed(attempt.record, outcome.version)
+                    return outcome
                 seen = await objects.read(self._key)
             except RecordCorruptError as corrupt:
                 return Displaced(f"its object is corrupt: {corrupt.reason}")
             except (BackendError, ConfigError) as error:
                 self.error = error  # try again, even after a refusal: permissions and credentials come back
             else:
-                if seen.record is not None and self._has_freed(seen.record, head.record.owner):
-                    return Freed(seen.record, seen.version, read_back=True)
+                if (freed := self._read_back(seen, head.record.owner)) is not None:
+                    return freed
                 base = attempt.base, None if head.version is None else head.record
                 self._note_refusal(refusals, outcome, base, seen)
                 if seen.version != attempt.base:
@@ -241,9 +241,11 @@ class Claim:
         kept = head.record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left, owner=self.offer)
         return Attempt(kept, base, now)
 
-    def _has_freed(self, record: LockRecord, owner: str) -> bool:
-        """Whether a record was written by ``free`` for ``owner``, not by an operator."""
-        if record.nonce not in self._freeing:
-            return False
+    def _read_back(self, seen: Seen, owner: str) -> Landed | None:
+        """Return the write of ``free`` for ``owner`` that ``seen`` shows, not an operator's; else None."""
+        record, version = seen.record, seen.version
+        if record is None or version is None or record.nonce not in self._freeing:
+            return None
         # Without a nonce, only a free record of that owner is a release.
-        return record.nonce is not None or (record.expired and record.owner == owner)
+        ours = record.nonce is not None or (record.expired and record.owner == owner)
+        return Landed(record, version, read_back=True) if ours else None

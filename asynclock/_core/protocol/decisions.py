@@ -11,6 +11,7 @@ from asynclock._core.protocol.timing import Timing, longest_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from asynclock._core.protocol.outcomes import Landed
     from asynclock._core.record import LockRecord
     from asynclock.clock import ClockReading, Date
 
@@ -39,7 +40,7 @@ class Observation:
 
     def __init__(self) -> None:
         # Our own last release, if nothing newer was seen: it lets us acquire in one request.
-        self.freed: Freed | None = None
+        self.freed: Landed | None = None
         # What was judged last, and as what, for the status in a timeout.
         self.last: tuple[Seen, Verdict] | None = None
         self.needed: bool = False  # only observing will tell when the record seen last is free
@@ -167,18 +168,6 @@ def may_prune(seen: Seen, older_than: float, timing: Timing) -> bool:
     return date.value - since > least
 
 
-class Freed(NamedTuple):
-    """The write that freed a lock, or keeps it for nobody.
-
-    Attributes:
-        read_back: Its answer was lost; a read has shown that it landed.
-    """
-
-    record: LockRecord
-    version: str | None
-    read_back: bool = False
-
-
 class Displaced(NamedTuple):
     """The record found instead of a lease's own, and why it is there."""
 
@@ -198,32 +187,27 @@ def displaced(seen: Seen, owner: str, *, proven: bool = True) -> Displaced:
     return Displaced(reason, record.owner, record.epoch, proven)
 
 
-class Token(NamedTuple):
-    """The fencing token of a new acquisition, in microseconds."""
+def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], timing: Timing) -> int | None:
+    """Apply rule 11 by store time; None: its bounds are too far apart after a Hudi writer, read again.
 
-    epoch: int
-    settled_at: float | None = None  # store time before which it must not be handed out
-
-
-def next_token(predecessor: LockRecord | None, bounds: tuple[float, float], timing: Timing) -> Token | None:
-    """Apply rule 11 by store time; None: its bounds are too far apart after a Hudi writer, read again."""
+    A token is a store time in microseconds. After a Hudi writer it is one from the future.
+    """
     earliest, latest = bounds
     if predecessor is None:
-        return Token(_micros(earliest + timing.resolution))
+        return _micros(earliest + timing.resolution)
     if predecessor.epoch is None:
         if latest - earliest - timing.resolution > timing.longest_trip_for_future:
             return None  # a holder that died while it settled could be followed by a lower token
         # Unknown how high the dropped token was: not higher than store time can have been.
-        settled_at = latest + timing.slack
-        return Token(_micros(settled_at), settled_at)
-    return Token(max(predecessor.epoch + 1, _micros(earliest)))
+        return _micros(latest + timing.slack)
+    return max(predecessor.epoch + 1, _micros(earliest))
 
 
-def next_token_without_dates(predecessor: LockRecord | None, wall: float) -> Token | None:
+def next_token_without_dates(predecessor: LockRecord | None, wall: float) -> int | None:
     """Apply rule 11 to a store whose answers have no Date; None: fields were dropped, refuse."""
     if predecessor is None:
-        return Token(_micros(wall))
-    return None if predecessor.epoch is None else Token(predecessor.epoch + 1)
+        return _micros(wall)
+    return None if predecessor.epoch is None else predecessor.epoch + 1
 
 
 def promise(latest: float, timing: Timing, *, by_wall: bool = True, lease: float | None = None) -> int:

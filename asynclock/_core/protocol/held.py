@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asynclock._core.protocol.claim import Claim
-    from asynclock._core.protocol.objects import Attempt, LockObjects
+    from asynclock._core.protocol.objects import LockObjects
+    from asynclock._core.protocol.outcomes import Attempt
 
 
 class HeldLock:

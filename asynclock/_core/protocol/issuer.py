@@ -13,7 +13,6 @@ from asynclock.errors import ConfigError, UnsupportedBackendError
 if TYPE_CHECKING:
     from random import Random
 
-    from asynclock._core.protocol.decisions import Token
     from asynclock._core.protocol.timing import Timing
     from asynclock._core.record import LockRecord
     from asynclock.clock import Clock, StoreTime
@@ -78,7 +77,7 @@ class Issuer:
         until = self.promise(now, lease=lease) or until
         return record._replace(nonce=nonce, valid_until_ms=until).lasting(lease)
 
-    def next_token(self, key: str, predecessor: LockRecord | None, now: ClockReading) -> Token | None:
+    def next_token(self, key: str, predecessor: LockRecord | None, now: ClockReading) -> int | None:
         """Return the token to write over ``predecessor`` (rule 11); None: no usable Date yet, read again.
 
         Raises ConfigError or UnsupportedBackendError if none can be made after a Hudi writer.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from asynclock._core.inflight import InFlight
 from asynclock._core.portal import current_task
 from asynclock._core.protocol.decisions import Seen
 from asynclock._core.protocol.issuer import Issuer
+from asynclock._core.protocol.outcomes import Landed, Open, Refused
 from asynclock._core.protocol.unanswered import Unanswered
 from asynclock._core.protocol.verifier import Verifier
 from asynclock._core.record import parse_record
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from random import Random
 
+    from asynclock._core.protocol.outcomes import Attempt, Outcome
     from asynclock._core.protocol.timing import Timing
-    from asynclock._core.record import LockRecord
     from asynclock.backend import Backend, Entry, Stored, Written
     from asynclock.clock import Clock
     from asynclock.events import Events
@@ -37,49 +38,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MOST_PAUSES: Final = 4096
 """Keys from which those whose pause is over are dropped."""
-
-
-class Attempt(NamedTuple):
-    """One conditional write of a record with its own nonce. ``Claim`` knows what has become of it.
-
-    Attributes:
-        base: The version this write replaces; None to create the object.
-        sent: Read before it was sent; belief counts from here, however late the answer.
-        settled_at: Store time before which its token must not be handed out; None: at once.
-        version: What it became, if it is known to have landed; else None.
-    """
-
-    record: LockRecord
-    base: str | None
-    sent: ClockReading
-    settled_at: float | None = None
-    version: str | None = None
-
-    def at(self, version: str | None) -> Attempt:
-        """Return this attempt as one that became ``version``."""
-        return Attempt(self.record, self.base, self.sent, self.settled_at, version)
-
-
-class Landed(NamedTuple):
-    """The write is in the store."""
-
-    version: str
-
-
-class Refused(NamedTuple):
-    """The store refused the condition. A copy sent by a layer below may have landed: read back."""
-
-    error: PreconditionFailedError
-
-
-class Open(NamedTuple):
-    """Nobody knows whether the write landed, or still may: read back."""
-
-    error: BackendError
-
-
-Outcome: TypeAlias = Landed | Refused | Open
-"""The store's answer to one write."""
 
 
 class LockObjects:
@@ -221,7 +179,7 @@ class LockObjects:
                 raise
             return Refused(error) if isinstance(error, PreconditionFailedError) else Open(error)
         self.time.observe(written.server_time, sent=attempt.sent, arrived=ClockReading.now(self.clock))
-        return Landed(written.version)
+        return Landed(attempt.record, written.version)
 
     async def put(self, key: str, body: bytes, version: str | None) -> None:
         """Write an object other than a lock over that version, or create it; raises what ``request`` does."""

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock._core.protocol.belief import Phase
-from asynclock._core.protocol.decisions import Displaced, Freed
-from asynclock._core.protocol.objects import Landed
+from asynclock._core.protocol.decisions import Displaced
+from asynclock._core.protocol.outcomes import Landed
 from asynclock.errors import BackendError, ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from asynclock._core.protocol.belief import Belief
     from asynclock._core.protocol.ending import Ending
-    from asynclock._core.protocol.objects import Attempt, LockObjects, Outcome
+    from asynclock._core.protocol.objects import LockObjects
+    from asynclock._core.protocol.outcomes import Attempt, Outcome
     from asynclock._core.protocol.renewer import Renewer
 
 _LONGER: Final = 1.01
@@ -31,7 +32,7 @@ class Release:
     """
 
     def __init__(self, belief: Belief, ending: Ending, renewer: Renewer) -> None:
-        self.freed: Freed | None = None
+        self.freed: Landed | None = None
         self._tenure = belief.tenure
         self._objects = belief.tenure.objects
         self._in_flight = belief.tenure.objects.in_flight
@@ -76,7 +77,7 @@ class Release:
                     with suppress(BackendError, ConfigError):
                         tried = await self._claim.free_once(self._tenure.head, timeout=bound)
                 if tried is not None and isinstance(outcome := tried[1], Landed):
-                    self._note_freed(Freed(tried[0].record, outcome.version))
+                    self._note_freed(outcome)
                     return
             await self._outlast(
                 freeing or self._in_flight.spawn(self._free_in_background(tried, hand_over)), until
@@ -130,7 +131,7 @@ class Release:
 
     async def _free_record(
         self, *, through: LockObjects | None = None, tried: tuple[Attempt, Outcome] | None = None
-    ) -> Freed | Displaced | None:
+    ) -> Landed | Displaced | None:
         kept_until = self._kept_until
         return await self._claim.free(self._tenure.head, kept_until=kept_until, through=through, tried=tried)
 
@@ -157,7 +158,7 @@ class Release:
             reason = f"{reason}: {self._claim.error}"
         self._ending.end("release_unconfirmed", reason)
 
-    def _note_freed(self, freed: Freed | Displaced | None) -> None:
+    def _note_freed(self, freed: Landed | Displaced | None) -> None:
         """Report how a release ended, as ``Claim.free`` tells it."""
         if isinstance(freed, Displaced):
             self._ending.found_gone(freed)
@@ -197,5 +198,5 @@ class Release:
         if self._cleans or not (late or stands):
             return
         self._cleans = True
-        if isinstance(await self._free_record(), Freed):
+        if isinstance(await self._free_record(), Landed):
             self._tenure.report("reaped")  # any other outcome changes nothing for a lost lease (rule 6)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from asynclock._core.names import by_name
 from asynclock._core.protocol.belief import Phase
 from asynclock._core.protocol.decisions import Displaced, displaced
-from asynclock._core.protocol.objects import Attempt, Refused
+from asynclock._core.protocol.outcomes import Attempt, Refused
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.belief import Belief
     from asynclock._core.protocol.ending import Ending
-    from asynclock._core.protocol.objects import Open
+    from asynclock._core.protocol.outcomes import Open
 
 
 class Renewer:

@@ -7,12 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from asynclock._core.protocol.claim import Claim
-from asynclock._core.protocol.decisions import Freed, displaced
+from asynclock._core.protocol.decisions import displaced
+from asynclock._core.protocol.outcomes import Landed
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.decisions import Displaced, Seen
     from asynclock._core.protocol.held import HeldLock
-    from asynclock._core.protocol.objects import Attempt, LockObjects
+    from asynclock._core.protocol.objects import LockObjects
+    from asynclock._core.protocol.outcomes import Attempt
 
 
 class Stake:
@@ -106,7 +108,7 @@ class _Reaped:
         del reason
         self._objects.in_flight.note_freed(self)
 
-    def _note(self, freed: Freed | Displaced | None) -> None:
+    def _note(self, freed: Landed | Displaced | None) -> None:
         self._objects.in_flight.note_freed(self)
-        if isinstance(freed, Freed):
+        if isinstance(freed, Landed):
             self._objects.events.emit("reaped", self._key, self._last.record.owner, self._last.record.epoch)

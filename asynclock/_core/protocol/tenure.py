@@ -10,7 +10,8 @@ from asynclock._core.protocol.refusals import Refusals
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock._core.protocol.objects import Attempt, LockObjects
+    from asynclock._core.protocol.objects import LockObjects
+    from asynclock._core.protocol.outcomes import Attempt
     from asynclock.errors import LeaseLostError
     from asynclock.events import Kind
 

@@ -1,4 +1,4 @@
-"""Who may talk to the store: which waiter of this client, and whether this client at all (rules 12 to 14)."""
+"""Whether it is this client's turn to talk to the store, and how often it looks (rules 13 and 14)."""
 
 from __future__ import annotations
 
@@ -13,78 +13,11 @@ from asynclock.settings import default_poll_interval
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock._core.protocol.held import HeldLock
     from asynclock._core.protocol.timing import Timing
     from asynclock._core.record import LockRecord
 
 _IMMEDIATE_POLLS: Final = 2
 _AWAY_POLLS: Final = 2
-
-
-class WaitQueue:
-    """The coroutines and threads of one client that wait for one lock, first come, first served.
-
-    Only the head of the queue talks to the store. A turn may come with a held lock that is handed over.
-    """
-
-    def __init__(self) -> None:
-        self._stranded: HeldLock | None = None
-        self._busy = False
-        # Whose turn has not come. Each lock has one, and a deque takes 760 bytes.
-        self._waiters: list[asyncio.Future[HeldLock | None]] = []
-
-    def try_enter(self) -> bool:
-        """Become the head if nobody is."""
-        entered, self._busy = not self._busy, True
-        return entered
-
-    async def enter(self, timeout: float | None) -> HeldLock | None:
-        """Wait to become the head; returns the lock that is handed over, if any.
-
-        Raises:
-            TimeoutError: The turn did not come within ``timeout`` seconds.
-        """
-        if not self._busy:
-            self._busy = True
-            return None
-        turn: asyncio.Future[HeldLock | None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(turn)
-        try:
-            # Unlike a timeout around the future, this leaves it pending until its turn has come.
-            await asyncio.wait([turn], timeout=timeout)
-        except asyncio.CancelledError:
-            if not turn.done():
-                self._waiters.remove(turn)
-            elif not self.pass_on(turn.result()):
-                self._stranded = turn.result()
-            raise
-        if not turn.done():
-            self._waiters.remove(turn)
-            raise TimeoutError
-        return turn.result()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether anybody waits."""
-        return bool(self._waiters)
-
-    def pass_on(self, held: HeldLock | None) -> bool:
-        """Make the next one the head and hand ``held`` over to it; False if nobody waits for it."""
-        if self._waiters:
-            self._waiters.pop(0).set_result(held)
-            return True
-        if held is None:
-            self._busy = False
-        return held is None
-
-    def take_stranded(self) -> HeldLock | None:
-        """Return a lock that nobody is left to take: release it, then ``leave``."""
-        stranded, self._stranded = self._stranded, None
-        return stranded
-
-    def leave(self) -> None:
-        """Let the next one become the head."""
-        self.pass_on(None)
 
 
 class Fairness:

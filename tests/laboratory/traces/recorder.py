@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from asynclock._core.protocol.decisions import Seen
-    from asynclock._core.protocol.objects import Attempt
+    from asynclock._core.protocol.outcomes import Attempt
     from asynclock.testing._store import Operation
     from tests.laboratory.checker import Checker
     from tests.laboratory.plan import Plan
