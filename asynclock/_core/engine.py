@@ -14,9 +14,9 @@ from asynclock._core.inspection import Inspection
 from asynclock._core.names import by_name
 from asynclock._core.portal import start_on
 from asynclock._core.protocol.acquire import Acquisition
+from asynclock._core.protocol.acquire_call import AcquireCall
 from asynclock._core.protocol.decisions import Observation, Seen, Verdict
 from asynclock._core.protocol.outcomes import Attempt
-from asynclock._core.protocol.time_left import TimeLeft
 from asynclock._core.protocol.waiting import Fairness
 from asynclock._core.redemption import Redemption
 from asynclock._core.status import own_status
@@ -242,22 +242,22 @@ class LockEngine:
         """
         if ticket is not None:
             return await self._redeem(ticket, timeout, at_most)
-        time, held = TimeLeft(self._objects, timeout, waits=not once), None
+        call, held = AcquireCall(self._objects, self.key, timeout, waits=not once), None
         try:
             with self._objects.in_flight.until_closed():
-                if time.waits:
-                    given = await self._turn(time)
+                if call.waits:
+                    given = await self._turn(call)
                 elif self.turns.try_enter():
                     given = None
                 else:
-                    self._note_failure(time, "held")
+                    self._note_failure(call, "held")
                     return None
-                acquisition = self._acquisition(Acquisition, time=time, at_most=at_most, given=given)
+                acquisition = self._acquisition(Acquisition, call=call, at_most=at_most, given=given)
                 try:
                     self.turns.held = held = await acquisition.run()
                 except BackendError as error:
                     if timeout == 0 and error.transient:
-                        self._time_out(time, error)
+                        self._time_out(call, error)
                     raise
                 finally:
                     if held is None:
@@ -265,12 +265,12 @@ class LockEngine:
                 if held is not None:
                     held.ending.then(partial(self.turns.note_end, held))
                     self._tell_of(held)
-                elif time.waits:
-                    self._time_out(time, acquisition.error)
+                elif call.waits:
+                    self._time_out(call, call.error)
                 else:
-                    self._note_failure(time, acquisition.failure)
+                    self._note_failure(call, acquisition.failure)
         except (Exception, asyncio.CancelledError) as error:
-            self._note_error(time, error)
+            self._note_error(call, error)
             raise
         return held if held is None or self.hooks is None else await self._begun(held, self.hooks)
 
@@ -300,16 +300,16 @@ class LockEngine:
             ConfigError: The ticket is of another lock, or the client was closed.
             AcquireTimeoutError: The store did not answer in time.
         """
-        time = TimeLeft(self._objects, timeout)
+        call = AcquireCall(self._objects, self.key, timeout)
         try:
             with self._objects.in_flight.until_closed():
                 redemption = self._acquisition(
-                    Redemption, offer=ticket.offer, time=time, at_most=at_most, given=None
+                    Redemption, offer=ticket.offer, call=call, at_most=at_most, given=None
                 )
                 if (held := await redemption.run()) is None:
-                    self._time_out(time, redemption.error)
+                    self._time_out(call, call.error)
         except (Exception, asyncio.CancelledError) as error:
-            self._note_error(time, error)
+            self._note_error(call, error)
             if isinstance(error, TicketSpentError) and ticket.lock != (own := clean_url(self.url)):
                 reason = f"it is of that lock, not of {own}; nothing was written"
                 raise ConfigError(setting="ticket", value=ticket.lock, reason=reason) from error
@@ -356,36 +356,33 @@ class LockEngine:
             raise
         return held
 
-    def _note_error(self, time: TimeLeft, error: BaseException) -> None:
+    def _note_error(self, call: AcquireCall, error: BaseException) -> None:
         """Report a call that ends with ``error``."""
-        self._note_failure(time, type(error).__name__, by_name(str(error), self.key))
+        self._note_failure(call, type(error).__name__, by_name(str(error), self.key))
 
-    def _note_failure(self, time: TimeLeft, reason: str, detail: str = "") -> None:
+    def _note_failure(self, call: AcquireCall, reason: str, detail: str = "") -> None:
         """Report a call that ends without the lock."""
-        duration = self._objects.clock.monotonic() - time.asked_at
-        self._objects.events.emit(
-            "not_acquired", self.key, "", None, detail, reason=reason, duration=duration
-        )
+        call.ended(reason, detail)
 
-    async def _turn(self, time: TimeLeft) -> HeldLock | None:
+    async def _turn(self, call: AcquireCall) -> HeldLock | None:
         """As of ``Turns.enter``, with the error of a timeout."""
         try:
-            return await self.turns.enter(time.timeout)
+            return await self.turns.enter(call.timeout)
         except TimeoutError:
-            raise self._timed_out(time) from None
+            raise self._timed_out(call) from None
 
-    def _time_out(self, time: TimeLeft, error: BackendError | None) -> NoReturn:
-        raise self._timed_out(time, error) from error
+    def _time_out(self, call: AcquireCall, error: BackendError | None) -> NoReturn:
+        raise self._timed_out(call, error) from error
 
-    def _timed_out(self, time: TimeLeft, error: BackendError | None = None) -> AcquireTimeoutError:
-        assert time.timeout is not None  # noqa: S101  else it does not run out
+    def _timed_out(self, call: AcquireCall, error: BackendError | None = None) -> AcquireTimeoutError:
+        assert call.timeout is not None  # noqa: S101  else it does not run out
         status = self.last_seen()
         contended = isinstance(error, PreconditionFailedError) and not self._observation.refusals.count
         reason = None if error is None or contended else by_name(str(error), self.key)
         held = self.turns.held
         if reason is None and held is not None and (pending := held.release.pending) is not None:
             reason = f"its last release is not confirmed: {pending}"
-        return AcquireTimeoutError(key=self.key, timeout=time.timeout, status=status, reason=reason)
+        return AcquireTimeoutError(key=self.key, timeout=call.timeout, status=status, reason=reason)
 
     def last_seen(self) -> LockStatus | None:
         """Return what stood in the way at the last look; None: it was never read."""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from asynclock._core.acquirers import acquired_above
 from asynclock._core.portal import cut_off_at
-from asynclock._core.protocol.acquisition_events import report_failed
-from asynclock._core.protocol.time_left import TimeLeft
+from asynclock._core.protocol.acquire_call import AcquireCall
 from asynclock._core.slots import (
     Inner,
     Part,
@@ -146,31 +145,31 @@ class Writer(Inner):
     ) -> HeldLock | None:
         """As of ``LockEngine``, and then wait until the earlier readers have left."""
         refuse_ticket(ticket, self._readers.base)
-        time = TimeLeft(self._objects, timeout, waits=not once)
+        call = AcquireCall(self._objects, self.key, timeout, waits=not once)
         while True:
             self._reader = None
-            left = None if timeout is None else max(0.0, time.left())
+            left = None if timeout is None else max(0.0, call.left())
             held = await super().acquire(timeout=left, once=once, at_most=at_most)
             if held is None:
                 return None
             try:
                 with self._objects.in_flight.until_closed(), self._warning():
                     # Announced and confirmed; only now look at the readers, for each lease again.
-                    alone = await self._alone(held, time)
+                    alone = await self._alone(held, call)
             except BaseException as error:
                 await self.finish(held)
-                self._note_error(time, error)
+                self._note_error(call, error)
                 raise
             if alone:
                 held.ending.future.add_done_callback(lambda _: self._readers.fairness.wake())
                 return held
             await self.finish(held)
-            if once or time.left() <= 0:
-                self._note_failure(time, "held")
+            if once or call.left() <= 0:
+                self._note_failure(call, "held")
             if once:
                 return None
-            if time.left() <= 0:
-                self._time_out(time, None)
+            if call.left() <= 0:
+                self._time_out(call, None)
 
     @contextmanager
     def _warning(self) -> Iterator[None]:
@@ -183,30 +182,30 @@ class Writer(Inner):
             if itself is not None:
                 itself.cancel()
 
-    async def _alone(self, held: HeldLock, time: TimeLeft) -> bool:
+    async def _alone(self, held: HeldLock, call: AcquireCall) -> bool:
         """Read each slot until it was seen free; True if the lock was held all the while."""
         objects = self._objects
         began = objects.clock.monotonic()
         inside = [self._readers.part(slot) for slot in range(self._readers.slots)]
         while True:
             try:
-                with cut_off_at(time.round_end()):
+                with cut_off_at(call.round_end()):
                     await self._leave_out_free(inside)
             except TimeoutError:
                 return False
             except BackendError as error:
-                if time.once or not error.transient:
+                if call.once or not error.transient:
                     raise
-                report_failed(objects.events, self.key, error, time, held.tenure.owner)
-            if not inside or time.once or time.left() <= 0 or held.belief.end_if_due() <= 0:
+                call.failed(error, held.tenure.owner)
+            if not inside or call.once or call.left() <= 0 or held.belief.end_if_due() <= 0:
                 if not inside and self._reader is not None:
                     say_acquired(objects, self.key, held, began)
                 return not inside and held.belief.end_if_due() > 0
             if own := [part for part in inside if part.busy]:
                 self._reader = own[0].last_seen()
             if self._reader is not None:
-                say_waiting(objects, self.key, self._reader, time)
-            await self.turns.fairness.sleep(min(objects.jittered(objects.timing.poll_interval), time.left()))
+                say_waiting(objects, self.key, self._reader, call)
+            await self.turns.fairness.sleep(min(objects.jittered(objects.timing.poll_interval), call.left()))
 
     async def _leave_out_free(self, readers: list[Part], *, own: bool = False) -> None:
         """Read slots, and take those that are free out of the list, whatever becomes of the other reads.

@@ -10,8 +10,7 @@ from asynclock._core.acquirers import acquired_above
 from asynclock._core.engine import LockEngine
 from asynclock._core.names import by_name
 from asynclock._core.portal import cut_off_at
-from asynclock._core.protocol.acquisition_events import report_failed
-from asynclock._core.protocol.time_left import TimeLeft
+from asynclock._core.protocol.acquire_call import AcquireCall
 from asynclock._core.protocol.waiting import SharedFairness
 from asynclock._text import SUFFIX
 from asynclock.errors import AcquireTimeoutError, BackendError, ConfigError
@@ -79,7 +78,7 @@ class Part(Inner):
         await self.finish(held)
         return None
 
-    def _note_failure(self, time: TimeLeft, reason: str, detail: str = "") -> None:
+    def _note_failure(self, call: AcquireCall, reason: str, detail: str = "") -> None:
         """Report nothing: the call goes on with another slot, or its group reports how it ended."""
 
 
@@ -176,56 +175,56 @@ class Slots(LockEngine):
     ) -> HeldLock | None:
         """As of ``LockEngine``: wait for this call's turn, then acquire any slot."""
         refuse_ticket(ticket, self.base)
-        time = TimeLeft(self._objects, timeout, waits=not once)
+        call = AcquireCall(self._objects, self.key, timeout, waits=not once)
         try:
             with self._objects.in_flight.until_closed():
-                itself = self.turns.warn_of_itself(self._acquired_above()) if time.waits else None
+                itself = self.turns.warn_of_itself(self._acquired_above()) if call.waits else None
                 try:
-                    if time.waits:
-                        await self._turn(time)
+                    if call.waits:
+                        await self._turn(call)
                     elif not self.turns.try_enter():
-                        self._note_failure(time, "held")
+                        self._note_failure(call, "held")
                         return None
                     try:
-                        held = await self._rounds(time, at_most)
+                        held = await self._rounds(call, at_most)
                     finally:
                         self.turns.leave()
                 finally:
                     if itself is not None:
                         itself.cancel()
         except (Exception, asyncio.CancelledError) as error:
-            self._note_error(time, error)
+            self._note_error(call, error)
             raise
         if held is None:
-            self._note_failure(time, "held")
+            self._note_failure(call, "held")
         return held
 
-    async def _rounds(self, time: TimeLeft, at_most: float | None) -> HeldLock | None:
+    async def _rounds(self, call: AcquireCall, at_most: float | None) -> HeldLock | None:
         first = True
         failure: BackendError | None
         while True:
             self._in_the_way, failure = None, None
             try:
-                with cut_off_at(time.round_end()):
+                with cut_off_at(call.round_end()):
                     if (held := await self._round(at_most, first=first)) is not None:
                         if not first:
-                            say_acquired(self._objects, self.key, held, time.asked_at)
+                            say_acquired(self._objects, self.key, held, call.asked_at)
                         return held
             except BackendError as error:
-                if not time.waits or not error.transient:
+                if not call.waits or not error.transient:
                     raise
                 failure = error
-                report_failed(self._objects.events, self.key, error, time)
+                call.failed(error)
             except TimeoutError:
-                time.until = time.loop.time()
-            self._say_in_the_way(time)
-            if not time.waits:
+                call.until = call.loop.time()
+            self._say_in_the_way(call)
+            if not call.waits:
                 return None
-            if time.left() <= 0:
-                self._time_out(time, failure)
-            first, now = False, time.loop.time()
+            if call.left() <= 0:
+                self._time_out(call, failure)
+            first, now = False, call.loop.time()
             poll = self._objects.jittered(self.fairness.poll_interval(None, now))
-            await self.fairness.sleep(min(max(poll, self.fairness.away_for(now)), time.until - now))
+            await self.fairness.sleep(min(max(poll, self.fairness.away_for(now)), call.until - now))
 
     async def _round(self, at_most: float | None, *, first: bool) -> HeldLock | None:
         """Try the slot that this client left last, and what is free; of many, a few in each later round."""
@@ -281,16 +280,16 @@ class Slots(LockEngine):
         """Return the slots that this client holds, or is releasing; no I/O."""
         return [part for part in self._parts.values() if part.busy]
 
-    def _say_in_the_way(self, time: TimeLeft) -> None:
+    def _say_in_the_way(self, call: AcquireCall) -> None:
         if self._in_the_way is None:
             for part in self.own_in_the_way()[:1]:
                 self.note_in_the_way(part.last_seen())
         if self._in_the_way is not None:
-            say_waiting(self._objects, self.key, self._in_the_way, time)
+            say_waiting(self._objects, self.key, self._in_the_way, call)
 
-    def _timed_out(self, time: TimeLeft, error: BackendError | None = None) -> AcquireTimeoutError:
+    def _timed_out(self, call: AcquireCall, error: BackendError | None = None) -> AcquireTimeoutError:
         reason = None if error is None else by_name(str(error), self.key)
-        timeout, status = time.timeout or 0.0, self._in_the_way
+        timeout, status = call.timeout or 0.0, self._in_the_way
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     async def finish(self, held: HeldLock | None) -> bool:
@@ -310,7 +309,7 @@ class Slots(LockEngine):
         return await self._named(status.name).break_lock(status, force=force)
 
 
-def say_waiting(objects: LockObjects, key: str, status: LockStatus, time: TimeLeft) -> None:
+def say_waiting(objects: LockObjects, key: str, status: LockStatus, call: AcquireCall) -> None:
     """Report who is in the way. If it is this client, only the log says so: the store was not read."""
     objects.events.emit(
         "waiting",
@@ -320,7 +319,7 @@ def say_waiting(objects: LockObjects, key: str, status: LockStatus, time: TimeLe
         status.holder or "",
         reason="kept" if status.kept else "",
         remaining=status.remaining,
-        limit=time.limit(),
+        limit=call.limit(),
         only_said=status.age is None,
     )
 

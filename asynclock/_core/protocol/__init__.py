@@ -4,11 +4,11 @@ The comments name the rules of the protocol by their numbers (``docs/concepts/pr
 proof). The modules by subject:
 
 - decisions, without I/O: ``timing``, ``decisions``;
-- one read or write: ``objects``, with ``issuer``, ``verifier`` and ``unanswered``;
+- one read or write: ``objects``, with ``outcomes``, ``issuer``, ``verifier`` and ``unanswered``;
 - the writes that may stand, and freeing them: ``claim``;
-- one acquisition: ``acquire``, with ``stake``, ``time_left`` and ``acquisition_events``;
+- one acquisition: ``acquire``, with ``stake`` and ``acquire_call``;
 - one held lock: ``held``, with ``belief``, ``renewer``, ``refusals``, ``release``,
   ``ending``, ``tenure`` and ``body``;
-- whose turn it is: ``waiting``;
+- when other clients have their turn: ``waiting``;
 - one look a second at all held locks of a client: ``schedule``.
 """

@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.portal import cancelled_for
-from asynclock._core.protocol.acquisition_events import AcquisitionEvents
 from asynclock._core.protocol.decisions import Seen, Verdict, judge
 from asynclock._core.protocol.held import HeldLock
 from asynclock._core.protocol.outcomes import Attempt, Refused
@@ -16,11 +15,11 @@ from asynclock._core.record import LockRecord
 from asynclock.errors import BackendError
 
 if TYPE_CHECKING:
+    from asynclock._core.protocol.acquire_call import AcquireCall
     from asynclock._core.protocol.decisions import Observation
     from asynclock._core.protocol.objects import LockObjects
     from asynclock._core.protocol.outcomes import Open
     from asynclock._core.protocol.schedule import Schedule
-    from asynclock._core.protocol.time_left import TimeLeft
     from asynclock._core.protocol.waiting import Fairness
     from asynclock.events import Kind
 
@@ -39,7 +38,7 @@ class Acquisition:
         observation: The client's view of the object.
         fairness: Knows when it is another client's turn.
         schedule: Has the lock renewed from its acquisition on.
-        time: That of the call, which may have waited for its turn.
+        call: What it is done for; it may have waited for its turn.
         at_most: Seconds from its acquisition at which belief ends for good (rule 27), or None.
         fencing: Whether the token will be handed out (rule 11).
         given: A lock of this client that is handed over: write over its record, or free it (rule 15).
@@ -53,7 +52,7 @@ class Acquisition:
         observation: Observation,
         fairness: Fairness,
         schedule: Schedule,
-        time: TimeLeft,
+        call: AcquireCall,
         at_most: float | None,
         fencing: bool,
         given: HeldLock | None,
@@ -66,8 +65,7 @@ class Acquisition:
         self._at_most = at_most
         self._fencing = fencing
         self._stake = Stake(objects, key, given)
-        self._time = time
-        self._events = AcquisitionEvents(objects.events, key, time)
+        self._call = call
         self._predecessor: str | None = None
         self._held: HeldLock | None = None
 
@@ -84,7 +82,7 @@ class Acquisition:
                 shows; nothing was written.
             BackendError: With ``once``, the store did not answer.
         """
-        loop = self._time.loop
+        loop = self._call.loop
         began = loop.time()
         held: HeldLock | None = None
         try:
@@ -96,24 +94,19 @@ class Acquisition:
             self._fairness.began(
                 loop.time(), started_at=began, owner=held.tenure.owner, predecessor=self._predecessor
             )
-            self._events.acquired(held)
+            self._call.acquired(held)
         return held
-
-    @property
-    def error(self) -> BackendError | None:
-        """Why the last round failed, if not because of others."""
-        return self._events.error
 
     @property
     def failure(self) -> str:
         """Why one try did not acquire the lock: the class of an error, or a word of ``Event.reason``."""
-        if self.error is not None:
-            return type(self.error).__name__
-        return "makes_way" if self._fairness.away_for(self._time.loop.time()) > 0 else "held"
+        if self._call.error is not None:
+            return type(self._call.error).__name__
+        return "makes_way" if self._fairness.away_for(self._call.loop.time()) > 0 else "held"
 
     async def _rounds(self) -> HeldLock | None:
         """Run rounds until the lock is held; None once the time is up."""
-        once = self._time.once
+        once = self._call.once
         seen = self._remembered()
         remembered = seen is not None
         while True:
@@ -122,7 +115,7 @@ class Acquisition:
             except BackendError as error:
                 if once or not error.transient:
                     raise
-                self._events.failed(error, self._stake.owner)
+                self._call.failed(error, self._stake.owner)
                 pause, seen = self._until_next_look(), None
             self._objects.in_flight.note(stands=self._stake.may_stand() is not None)
             if (held := self._held) is not None:
@@ -145,7 +138,7 @@ class Acquisition:
         if (last := self._stake.may_stand()) is not None and not self._may_write():
             await self._start_over(last)
             seen = None
-        if (away := self._fairness.away_for(self._time.loop.time())) > 0:
+        if (away := self._fairness.away_for(self._call.loop.time())) > 0:
             return away, seen
         seen = seen or await self._read_and_adopt()
         if self._held is not None:
@@ -155,17 +148,17 @@ class Acquisition:
             return self._until_next_look(verdict.wait), None
         if self._objects.verifier.needed:
             await self._objects.verifier.verify(
-                self._key, within=self._time.round_end() - self._time.loop.time()
+                self._key, within=self._call.round_end() - self._call.loop.time()
             )
         await self._objects.pace(self._key)
         attempt = self._attempt_on(seen) if self._may_write() else None
         if attempt is None:
             return _READ_AGAIN, None
         self._predecessor = seen.record.owner if seen.record else None
-        self._events.reason = self._reason_on(seen)
+        self._call.reason = self._reason_on(seen)
         self._observation.freed = None
         self._objects.in_flight.note(stands=True)
-        outcome = await self._stake.claim.write(attempt, timeout=self._time.request_limit())
+        outcome = await self._stake.claim.write(attempt, timeout=self._call.request_limit())
         if isinstance(outcome, Attempt):
             await self._take(outcome, "acquired")
         else:
@@ -176,8 +169,8 @@ class Acquisition:
         )
         if self._held is None and (refused or self._stake.claim.open_on(back.version)):
             # Unchanged: the attempt may still land. Write again on the same base.
-            if self._time.once and self.error is not None:
-                raise self.error
+            if self._call.once and self._call.error is not None:
+                raise self._call.error
             often = refused and self._observation.refusals.count > 1
             wait = self._objects.timing.poll_interval / (1 if often else 4)
             return self._until_next_look(wait), back
@@ -185,9 +178,9 @@ class Acquisition:
 
     def _note_outcome(self, outcome: Refused | Open) -> None:
         if isinstance(outcome, Refused):
-            self._events.error = outcome.error  # reported only if no other client has written
+            self._call.error = outcome.error  # reported only if no other client has written
         else:
-            self._events.failed(outcome.error, self._stake.owner)
+            self._call.failed(outcome.error, self._stake.owner)
 
     def _still_shows(self, refused: Refused, seen: Seen, back: Seen) -> bool:
         """Note a write over ``seen`` that was refused; return whether ``back`` shows the same (rule 23).
@@ -201,7 +194,7 @@ class Acquisition:
         told = refusals.error(refused.error, url=self._objects.events.url)
         if refusals.final:
             raise told
-        self._events.failed(told, self._stake.owner)
+        self._call.failed(told, self._stake.owner)
         return True
 
     def _reason_on(self, seen: Seen) -> str:
@@ -226,7 +219,7 @@ class Acquisition:
     async def _read_and_adopt(self) -> Seen:
         """Read the object, and become the holder if its nonce is that of one of our writes (rule 2)."""
         claim = self._stake.claim
-        seen = await self._objects.read(self._key, timeout=self._time.request_limit())
+        seen = await self._objects.read(self._key, timeout=self._call.request_limit())
         self._observation.note(seen)
         mine = claim.recognise(seen)
         if mine is not None and not claim.is_spent(mine):
@@ -243,37 +236,37 @@ class Acquisition:
         self._observation.last = seen, verdict
         self._observation.note_judged(seen, verdict)
         if not verdict.free and seen.record is not None:
-            self._fairness.saw(seen.record, self._time.loop.time())
-            self._events.waiting(seen.record, verdict)
+            self._fairness.saw(seen.record, self._call.loop.time())
+            self._call.waiting(seen.record, verdict)
         return verdict
 
     async def _pause(self, seconds: float) -> bool:
         """Wait, but not past the time to give up; return False if the time is up."""
         if self._stake.may_stand() is not None and not self._may_write():
             return True  # at once: it is freed
-        left = self._time.left()
+        left = self._call.left()
         if left <= 0:
             return False
         await self._fairness.sleep(min(seconds, left))
-        return self._time.left() > 0
+        return self._call.left() > 0
 
     def _until_next_look(self, wait: float = math.inf) -> float:
         """Return seconds until the next look: ``wait``, at most a jittered poll interval (rule 13)."""
         last = self._observation.last
-        poll = self._fairness.poll_interval(None if last is None else last[0].record, self._time.loop.time())
+        poll = self._fairness.poll_interval(None if last is None else last[0].record, self._call.loop.time())
         return min(self._objects.jittered(poll), max(wait, poll / _FINEST_LOOK))
 
     # Writing.
 
     def _may_write(self) -> bool:
         """Whether the process is not ending, and a handed-over lock can still be written over."""
-        stands_back, given = self._fairness.away_for(self._time.loop.time()) > 0, self._stake.given
+        stands_back, given = self._fairness.away_for(self._call.loop.time()) > 0, self._stake.given
         return not stands_back and (given is None or given.may_hand_over())
 
     async def _start_over(self, last: Attempt) -> None:
         """Free the handed-over lock and our own write, and continue without them (rules 15 and 18)."""
         self._held = None
-        await asyncio.wait([self._stake.start_over(last)], timeout=self._time.request_limit())
+        await asyncio.wait([self._stake.start_over(last)], timeout=self._call.request_limit())
 
     def _attempt_on(self, seen: Seen) -> Attempt | None:
         """Return a write that replaces the seen record with ours; None if there is no usable Date."""
@@ -282,9 +275,9 @@ class Acquisition:
         lease = self._objects.timing.promised(self._at_most)
         valid_until = issuer.promise(now, lease=lease)
         if token is None or valid_until is None:
-            self._events.no_date(self._stake.owner)
+            self._call.no_date(self._stake.owner)
             return None
-        self._events.undated = False
+        self._call.undated = False
         record = LockRecord(
             expired=False,
             valid_until_ms=valid_until,
@@ -308,7 +301,7 @@ class Acquisition:
         left = timing.belief - self._objects.now().elapsed(attempt.sent)
         if left > 0:
             self._stake.claim.spend(attempt)
-            self._events.kind, self._observation.last = kind, None
+            self._call.kind, self._observation.last = kind, None
             self._observation.refusals.count = 0
             held = self._held = HeldLock(
                 objects=self._objects, key=self._key, landed=attempt, at_most=self._at_most
@@ -320,12 +313,12 @@ class Acquisition:
                 self._schedule.add(held)
                 return
             self._change_owner()
-        self._events.too_late()
+        self._call.too_late()
 
     async def _token_settles(self, held: HeldLock) -> bool:
         """Wait until the token is not from the future any more (rule 11); False if that took too long."""
         while self._fencing and (wait := held.claim.note_settled(held.tenure.head)) > 0:
-            left = self._time.left()
+            left = self._call.left()
             if left <= 0:
                 return False
             await asyncio.sleep(min(wait, left))
@@ -341,7 +334,7 @@ class Acquisition:
 
     async def _give_up(self) -> None:
         """Free everything that this acquisition wrote (rules 3 and 16), within the exit bound (rule 24)."""
-        loop = self._time.loop
+        loop = self._call.loop
         until = loop.time() + max(0.0, self._objects.timing.exit_bound - cancelled_for())
         if self._held is not None:
             self._held.belief.stop()
