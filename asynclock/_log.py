@@ -23,7 +23,7 @@ _MOST_WAITING: Final = 10_000
 
 
 class Log:
-    """Logs like a ``logging.Logger``, whose name, levels, filters and handlers count.
+    """Logs like a ``logging.Logger``, with its name, levels, filters and handlers.
 
     Args:
         logger: That logger.

@@ -183,7 +183,7 @@ class LockClient:
         raises ``ConfigError``.
 
         Args:
-            name: As of ``lock``, at most 504 characters. A lock of the same name is a different lock.
+            name: As for ``lock``, at most 504 characters. A lock of the same name is a different lock.
             slots: How many leases there are at a time, 1 to 64.
 
         Raises:
@@ -196,7 +196,7 @@ class LockClient:
         """Return the reader-writer lock of that name; no I/O.
 
         Args:
-            name: As of ``lock``, at most 506 characters. A lock of the same name is a different lock.
+            name: As for ``lock``, at most 506 characters. A lock of the same name is a different lock.
 
         Raises:
             ConfigError: The name is not like that.

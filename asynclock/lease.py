@@ -62,8 +62,8 @@ class Lease(LeaseHandle):
         """Return a ticket by which another process takes the lock over: ``lock.acquire(ticket=...)``.
 
         This lease ends before the lock is offered, so finish the work first. Nobody else gets the lock until
-        the ticket is used, which works once, or runs out. The ticket is a name and no secret: it is worth
-        nothing to anyone who cannot write the lock anyway. It is text of letters, digits, ``-`` and ``_``.
+        the ticket is used, which works once, or runs out. The ticket is a name, not a secret: it is
+        useless without the permission to write the lock. It has only letters, digits, ``-`` and ``_``.
 
         Args:
             within: Seconds for which the lock is kept for the ticket, 0.1 to 7 days; None: the validity.
@@ -103,7 +103,7 @@ class Lease(LeaseHandle):
 
 
 def was_dropped(error: BaseException | None) -> bool:
-    """Whether a body is left because its coroutine is closed and cannot await; an async generator can."""
+    """Whether a body ends because its coroutine is closed and cannot await. An async generator still can."""
     if not isinstance(error, GeneratorExit):
         return False
     frame = sys._getframe()  # noqa: SLF001  the documented way

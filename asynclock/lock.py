@@ -113,7 +113,7 @@ class Holdable(LockHandle):
     def hold(
         self, *, timeout: float | None = None, at_least: float = 0.0, at_most: float | None = None
     ) -> AbstractAsyncContextManager[Lease]:
-        """Hold the lock for the body of ``async with``; arguments as of ``acquire``.
+        """Hold the lock for the body of ``async with``; arguments as for ``acquire``.
 
         If the lease is lost, the body's task is cancelled once and the statement raises
         ``LeaseLostError`` in place of that cancellation. A cancellation from outside wins; so
@@ -223,14 +223,14 @@ class Lock(Holdable):
 
         Args:
             work: Cancelled if the lease is lost, or by ``step_down``.
-            timeout: For each acquisition, as of ``acquire``.
+            timeout: For each acquisition, as for ``acquire``.
             on_change: Called with the result of ``leader`` when another leads or nobody does any more, one
                 call after the other, on the loop of the caller. It costs no request: it gets only what this
                 client sees of the lock anyway, so it may miss short terms. Its exceptions are logged.
 
         Raises:
             AcquireTimeoutError: The lock was not acquired before the timeout.
-            ConfigError: ``on_change`` is not a plain function, or as of ``acquire``.
+            ConfigError: ``on_change`` is not a plain function, or as for ``acquire``.
         """
         engine, loop = self._engine, running_loop()
         with Candidate(engine, on_change, loop.call_soon_threadsafe):
@@ -261,7 +261,7 @@ class Lock(Holdable):
 
 
 class Hold(AbstractAsyncContextManager[Lease]):
-    """``async with lock.hold()``: the structure of ``asyncio.timeout``, with a lease as the deadline.
+    """``async with lock.hold()``. Works like ``asyncio.timeout``, with the loss of the lease as the deadline.
 
     With ``cancel_body`` a loss cancels the task that enters. Without it, enter and exit may be in
     different tasks, as in ``asynclock.sync``.

@@ -51,7 +51,7 @@ class _Side(Holdable):
     """One side of a reader-writer lock."""
 
     async def acquire(self, **options: Any) -> Lease:  # noqa: ANN401  of ``Holdable``
-        """As of ``Lock``; a task that has the other side is refused."""
+        """Like ``Lock.acquire``, but refuse a task that has the other side."""
         task = current_task()
         self._engine.refuse_upgrade(task)
         lease = await super().acquire(**options)
@@ -59,7 +59,7 @@ class _Side(Holdable):
         return lease
 
     async def try_acquire(self) -> Lease | None:
-        """As of ``Lock``; None too if the task has the other side."""
+        """Like ``Lock.try_acquire``; also None if the task has the other side."""
         lease = await super().try_acquire()
         if lease is not None:
             self._engine.note_body(current_task(), lease._held)

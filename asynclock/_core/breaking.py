@@ -22,8 +22,8 @@ async def break_lock(inspection: Inspection, status: LockStatus, *, force: bool)
 
     Args:
         inspection: Of the lock.
-        status: As of ``Lock.break_lock``.
-        force: As of ``Lock.break_lock``.
+        status: See ``Lock.break_lock``.
+        force: See ``Lock.break_lock``.
 
     Raises:
         LockChangedError: The lock has changed, or is live; nothing was written.

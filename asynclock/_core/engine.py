@@ -55,10 +55,10 @@ _MOST_KEPT: Final = 16 * KEPT
 class Engines:
     """The engines of one client, by the names of their locks.
 
-    As long as anybody uses an engine (a ``Lock``, a lease, a waiter), it is the only one of its name. Beyond
-    that only the last ones are kept: what is forgotten with an engine costs a read, or time, but makes no
-    takeover earlier and no token lower. From any thread, and without a mutex: a signal handler may come in
-    anywhere, so each step that decides is one operation of a dict.
+    While an engine is in use (by a ``Lock``, a lease or a waiter), it is the only one of its name. Of the
+    unused ones, only those used last are kept. Forgetting one costs a read, or time; it makes no takeover
+    earlier and no token lower. Any thread may call, and there is no mutex, because a signal handler may
+    interrupt anywhere: each step that decides is one operation of a dict.
 
     Args:
         make: Makes the engine of a name.
@@ -365,7 +365,7 @@ class LockEngine:
         call.ended(reason, detail)
 
     async def _turn(self, call: AcquireCall) -> HeldLock | None:
-        """As of ``Turns.enter``, with the error of a timeout."""
+        """Wait for the turn; raise AcquireTimeoutError if it does not come in time."""
         try:
             return await self.turns.enter(call.timeout)
         except TimeoutError:

@@ -36,7 +36,7 @@ class Home:
         self._renewal = renewal
 
     def prepare(self) -> None:
-        """Load what the first use needs, so that it reads no files."""
+        """Import what the first use needs, so that it reads no files."""
         if self._renewal == "thread":
             prepare()
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Unfreed(Protocol):
     """A record that may look like a held lock in the store although nobody holds it, and is being freed."""
 
-    async def free_through(self, objects: Any, loss: str | None = None) -> None:  # noqa: ANN401  of a higher layer
+    async def free_through(self, objects: Any, loss: str | None = None) -> None:  # noqa: ANN401  their class is of a higher layer
         """Free it by requests of other ``LockObjects``, on the running loop, within the exit bound."""
         ...
 
@@ -87,7 +87,7 @@ class InFlight:
         """Count the running task as work, and delay its cancellation to the end of the body.
 
         Args:
-            at_most: As of ``uninterrupted``.
+            at_most: See ``uninterrupted``.
         """
         if (task := current_task()) in self._work:
             yield  # it is inside another body, or has no caller who could cancel it

@@ -203,7 +203,7 @@ class Narrator:
     # Leaders.
 
     def leader_failed(self, url: str, error: Exception, *, led: bool, fault: bool = True) -> None:
-        """Say that ``lead`` has ended with an error, since nobody may be there to catch it. From any thread.
+        """Log that ``lead`` has ended with an error, which nobody may catch. From any thread.
 
         Args:
             url: URL of the lock.
@@ -359,7 +359,7 @@ class _Waits:
         return bool(self._by_url)
 
     def of(self, url: str, now: float) -> _Wait | None:
-        """Return the wait for a lock, begun if need be; a wait that has just ended continues."""
+        """Return the wait for a lock, a new one if none runs; a wait that has just ended continues."""
         if (wait := self._by_url.get(url)) is not None or len(self._by_url) >= _MOST_LOCKS:
             return wait
         wait = next((each for each in self._past if each.url == url), None)
@@ -433,7 +433,7 @@ class _Fault:
         return now - self._began if said else None
 
     def leave(self, lock: str) -> None:
-        """Note that nobody asks for a lock any more; whether the fault has ended, others will show."""
+        """Note that nobody waits for a lock any more. Others will show whether the fault has ended."""
         self.locks.pop(lock, None)
 
     def forget(self, lock: str, now: float) -> None:

@@ -1,4 +1,4 @@
-"""A reader-writer lock: slots for readers, a lock for the writer, and who looks at what when (rule 32)."""
+"""A reader-writer lock: slots for readers, a lock for the writer, and who looks when (rule 32)."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Readers(Slots):
         self.writer: Writer = Writer(self, **{**common, **both})
 
     def stand_back(self, until: float) -> None:
-        """As of ``LockEngine``, for both sides."""
+        """Like ``LockEngine``, for both sides."""
         super().stand_back(until)
         self.writer.stand_back(until)
 
     def remembers(self, now: float) -> bool:
-        """As of ``LockEngine``, for both sides."""
+        """Like ``LockEngine``, for both sides."""
         return super().remembers(now) or self.writer.remembers(now)
 
     def refuse_upgrade(self, who: object) -> None:
@@ -72,7 +72,7 @@ class Readers(Slots):
             )
 
     def note_end(self, slot: int) -> None:
-        """As of ``Slots``; the writer of this client may have waited for this reader."""
+        """Like ``Slots``, and wake the writer of this client, which may have waited for this reader."""
         super().note_end(slot)
         self.writer.wake()
 
@@ -86,7 +86,7 @@ class Readers(Slots):
         return await self._no_writer()
 
     def own_in_the_way(self) -> Sequence[Inner]:
-        """As of ``Slots``, the writer first."""
+        """Like ``Slots``, the writer first."""
         return [self.writer] if self.writer.busy else super().own_in_the_way()
 
     async def _no_writer(self) -> bool:
@@ -120,7 +120,7 @@ class Writer(Inner):
         self._reader: LockStatus | None = None
 
     def last_seen(self) -> LockStatus | None:
-        """As of ``LockEngine``, or the reader that was waited for."""
+        """Return the reader that the writer waits for; else like ``LockEngine``."""
         return self._reader or super().last_seen()
 
     def wake(self) -> None:
@@ -143,7 +143,7 @@ class Writer(Inner):
         at_most: float | None = None,
         ticket: Ticket | None = None,
     ) -> HeldLock | None:
-        """As of ``LockEngine``, and then wait until the earlier readers have left."""
+        """Acquire like ``LockEngine``, and then wait until the earlier readers have left."""
         refuse_ticket(ticket, self._readers.base)
         call = AcquireCall(self._objects, self.key, timeout, waits=not once)
         while True:
@@ -229,7 +229,7 @@ class Writer(Inner):
             await all_of(look(part) for part in asked[start : start + _LOOKS])
 
     async def status(self) -> LockStatus:
-        """As of ``LockEngine``; if no writer has the lock, that of a reader, if one has it."""
+        """Return the status of the writer, if one has the lock, else of a reader, if one has it."""
         status, _ = await self.look()
         if status.state in {"held", "corrupt"}:
             return status
@@ -240,7 +240,7 @@ class Writer(Inner):
         return self._reader or status
 
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
-        """As of ``Lock.break_lock``, for either side."""
+        """Like ``Lock.break_lock``, for either side."""
         if status.name == self.name:
             return await super().break_lock(status, force=force)
         return await self._readers.break_lock(status, force=force)

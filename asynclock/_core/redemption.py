@@ -16,7 +16,7 @@ class Redemption(Acquisition):
     """An acquisition that replaces an offer, and waits for nobody.
 
     Args:
-        arguments: As of ``Acquisition``.
+        arguments: Those of ``Acquisition``.
         offer: The owner in the offer's record.
     """
 

@@ -55,7 +55,7 @@ class SemaphoreEngine(Slots):
             raise self._two_sizes(slots, self.slots)
 
     def refuse_nested(self, who: object) -> None:
-        """As of ``LockEngine``, if there is but one slot: else another may be free."""
+        """Like ``LockEngine`` if there is only one slot: otherwise another may be free."""
         if self.slots == 1:
             super().refuse_nested(who)
 
@@ -77,7 +77,7 @@ class SemaphoreEngine(Slots):
         return slot < self.slots
 
     async def status(self) -> LockStatus:
-        """As of ``Slots``, for as many slots as the store has."""
+        """Like ``Slots``, for as many slots as the store has."""
         self.slots = await self._size(create=False)
         return await super().status()
 

@@ -144,15 +144,15 @@ class Slots(LockEngine):
         return self.part(int(slot))
 
     def in_body(self, who: object) -> bool:
-        """As of ``LockEngine``, for all slots."""
+        """Like ``LockEngine``, for all slots."""
         return any(part.in_body(who) for part in self._parts.values())
 
     def note_body(self, who: object, held: HeldLock) -> None:
-        """As of ``LockEngine``, by the slot: who leaves one may still have another."""
+        """Like ``LockEngine``, for each slot: a task that leaves one may still have another."""
         self.of(held).note_body(who, held)
 
     def remembers(self, now: float) -> bool:
-        """As of ``LockEngine``, for all slots."""
+        """Like ``LockEngine``, for all slots."""
         return super().remembers(now) or any(part.remembers(now) for part in self._parts.values())
 
     def note_end(self, slot: int) -> None:
@@ -173,7 +173,7 @@ class Slots(LockEngine):
         at_most: float | None = None,
         ticket: Ticket | None = None,
     ) -> HeldLock | None:
-        """As of ``LockEngine``: wait for this call's turn, then acquire any slot."""
+        """Wait for this call's turn, then acquire any slot; else like ``LockEngine``."""
         refuse_ticket(ticket, self.base)
         call = AcquireCall(self._objects, self.key, timeout, waits=not once)
         try:
@@ -293,7 +293,7 @@ class Slots(LockEngine):
         return AcquireTimeoutError(key=self.key, timeout=timeout, status=status, reason=reason)
 
     async def finish(self, held: HeldLock | None) -> bool:
-        """As of ``LockEngine``."""
+        """Like ``LockEngine``."""
         return held is not None and await self.of(held).finish(held)
 
     async def status(self) -> LockStatus:
@@ -305,7 +305,7 @@ class Slots(LockEngine):
         return min(found, key=lambda status: (_FREEST.index(status.state), _left(status)))
 
     async def break_lock(self, status: LockStatus, *, force: bool) -> LockStatus:
-        """As of ``Lock.break_lock``, for the slot of ``status``."""
+        """Like ``Lock.break_lock``, for the slot of ``status``."""
         return await self._named(status.name).break_lock(status, force=force)
 
 

@@ -118,14 +118,14 @@ class Turns:
         return later(_WAITS_FOR_ITSELF, narrator.waits_for_itself, self._url, place)
 
     def _say_waiting(self, own: LockRecord, timeout: float | None) -> None:
-        """Have it said that another of this client holds the lock; no store was looked at, so no event is."""
+        """Log that another caller of this client holds the lock. No event: the store was not read."""
         holder, limit = own.holder or "", timeout
         self._objects.events.emit(
             "waiting", self._key, own.owner, own.epoch, holder, limit=limit, only_said=True
         )
 
     def hand_over(self, held: HeldLock) -> bool:
-        """Hand a lock that is being released over to the next waiter; False if it is to be freed."""
+        """Hand a lock over to the next waiter instead of freeing it; False if it must be freed."""
         now = asyncio.get_running_loop().time()
         wanted = held is self.held and self._waiters
         if not (wanted and held.may_hand_over() and self.fairness.may_hand_over(now)):

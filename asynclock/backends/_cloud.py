@@ -345,7 +345,7 @@ class CloudBackend(ABC, Generic[C]):
 
     @property
     def opening(self) -> bool:
-        """Whether the client is still to be made, so nothing was sent. On a busy machine that takes long."""
+        """Whether the SDK's client is still being made, so nothing was sent. A busy machine takes long."""
         return self._client is None and not self._closed
 
     async def aclose(self) -> None:

@@ -52,7 +52,7 @@ class Folder:
         path: The folder. It must exist and be readable, because syncing it needs a descriptor for reading.
 
     Raises:
-        OSError: As of ``os.open``.
+        OSError: See ``os.open``.
     """
 
     __slots__ = ("_descriptor", "_path", "_status")
@@ -250,7 +250,7 @@ def open_regular(path: Path | str, *, folder: int | None = None) -> tuple[int, o
 
     Raises:
         IrregularFileError: It is not a regular file.
-        OSError: As of ``os.open``.
+        OSError: See ``os.open``.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | _SAFE, dir_fd=folder)

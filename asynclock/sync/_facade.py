@@ -391,7 +391,7 @@ class Semaphore(SemaphoreHandle, Holdable):
 
 class _Side(Holdable):
     def acquire(self, **options: Any) -> Lease:  # noqa: ANN401  of ``Holdable``
-        """As of ``Lock``; a thread that has the other side is refused."""
+        """Like ``Lock.acquire``, but refuse a thread that has the other side."""
         self._engine.refuse_upgrade(threading.current_thread())
         return super().acquire(**options)
 

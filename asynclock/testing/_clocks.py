@@ -62,7 +62,7 @@ class VirtualClock:
         self._offset += seconds
 
     def set_error(self, seconds: float) -> None:
-        """Put the wall clock ``seconds`` ahead of true time, whatever it has drifted."""
+        """Put the wall clock ``seconds`` ahead of true time, regardless of its drift."""
         self._offset = EPOCH + seconds - self._loop.now * (self._drift - 1.0)
 
     def suspend(self, seconds: float) -> None:

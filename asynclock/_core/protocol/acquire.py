@@ -186,7 +186,7 @@ class Acquisition:
         """Note a write over ``seen`` that was refused; return whether ``back`` shows the same (rule 23).
 
         Raises:
-            UnsupportedBackendError: It has done so three times in a row.
+            UnsupportedBackendError: This was the third time in a row.
         """
         refusals = self._observation.refusals
         if not refusals.note((seen.version, seen.record), (back.version, back.record)):

@@ -57,11 +57,11 @@ class Body:
         self._callbacks.append(tell)
 
     def forget(self) -> None:
-        """Call nobody any more."""
+        """Drop the callbacks."""
         self._callbacks = []
 
     def note(self, error: LeaseLostError) -> None:
-        """Note a loss that is to be reported."""
+        """Note a loss that must be reported."""
         self._unreported.append(error)
 
     def report_soon(self) -> None:
@@ -70,7 +70,7 @@ class Body:
             self._home.call_soon_threadsafe(self.report)
 
     def take(self) -> LeaseLostError | None:
-        """Return the loss that is to be reported, once."""
+        """Return the loss that must be reported; only once."""
         try:
             return self._unreported.pop()
         except IndexError:

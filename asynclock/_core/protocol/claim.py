@@ -153,7 +153,7 @@ class Claim:
         answer.
 
         Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
-        left of that time. Nobody believes in it and nobody renews it (rule 21).
+        left of that time. No client believes in it or renews it (rule 21).
 
         It ends as soon as the store has refused three such writes over an unchanged object (rule 23).
 

@@ -190,7 +190,7 @@ class Release:
             self._in_flight.spawn(self._clean_up())
 
     async def _clean_up(self, *, stands: bool = False) -> None:
-        """Free the lock after its loss if it stands, or a renewal may still land, or has late (rule 3)."""
+        """After a loss, free the lock if it stands, or if a renewal may still land or came late (rule 3)."""
         if self._renewer.last is not None:
             await asyncio.wait([self._renewer.last])
         head = self._tenure.head

@@ -1,4 +1,4 @@
-"""What an acquisition has in the store, and how nothing of that is left behind (rules 3, 15, 16 and 18)."""
+"""What an acquisition has in the store, and how it leaves nothing behind (rules 3, 15, 16 and 18)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Stake:
         return freeing
 
     def clean_up(self, last: Attempt) -> asyncio.Task[None]:
-        """Free in the background what was handed over, and what was written over it or by itself."""
+        """Free in the background the lock that was handed over, and the own write."""
         given = self.given
         if given is not None and last.version is not None and not self.claim.is_spent(last):
             given.ending.written_over()  # by this acquisition
@@ -74,7 +74,7 @@ class Stake:
 
 
 class _Reaped:
-    """A write of an acquisition that has ended; it may stand, or may still land, and is freed (rule 3)."""
+    """Frees a write of an acquisition that has ended, because it may stand, or may still land (rule 3)."""
 
     def __init__(self, objects: LockObjects, key: str, claim: Claim, last: Attempt) -> None:
         self._objects = objects

@@ -117,17 +117,17 @@ class SharedFairness(Fairness):
         self._away_times = times
 
     def began(self, now: float, *, started_at: float, owner: str, predecessor: str | None) -> None:
-        """As of ``Fairness``; who had this very slot before says nothing of the run."""
+        """Like ``Fairness``, but for all slots: who had this one before does not matter."""
         del predecessor
         super().began(now, started_at=started_at, owner=owner, predecessor=self._run_owner)
 
     def ended(self, now: float, *, jittered: Callable[[float], float]) -> None:
-        """As of ``Fairness``; what is released while this client keeps away makes it no longer."""
+        """Like ``Fairness``, but a release while this client keeps away does not prolong that."""
         if self.away_for(now) <= 0:
             super().ended(now, jittered=jittered)
 
     def saw(self, record: LockRecord, now: float) -> None:
-        """Nothing: it is not said in which slot."""
+        """Do nothing: the caller does not say in which slot."""
 
     def saw_in(self, slot: int, record: LockRecord, now: float) -> None:
         """Record whose lock stands in the way in a slot."""
@@ -136,5 +136,5 @@ class SharedFairness(Fairness):
         super().saw(record, now)
 
     def poll_interval(self, record: LockRecord | None, now: float) -> float:
-        """As of ``Fairness``; without a record, behind the one that was seen last."""
+        """Like ``Fairness``; without a record, the interval behind the one that was seen last."""
         return super().poll_interval(record or self._record, now)
