@@ -12,6 +12,8 @@ from tests.laboratory.simulate import quiet
 from tests.laboratory.steered.__main__ import MOST_LEFT
 from tests.laboratory.steered.behaviours import behaviours
 from tests.laboratory.steered.driver import TICK, DiffersError, Driver
+from tests.laboratory.steered.world import World
+from tests.laboratory.steered.worlds import worlds
 
 if TYPE_CHECKING:
     from tests.laboratory.steered.behaviours import Step
@@ -29,7 +31,7 @@ def run(drawn: list[list[Step]]) -> tuple[int, int]:
     with quiet():
         for seed, behaviour in enumerate(drawn):
             try:
-                left += bool(Driver(seed, dateless=[1]).run(behaviour))
+                left += bool(Driver(seed, behaviour, dateless=[1]).run())
             except DiffersError:
                 differs += 1
     return left, differs
@@ -41,6 +43,14 @@ def test_the_code_goes_the_way_of_the_specification(drawn: list[list[Step]]) -> 
 
     assert differs == 0
     assert left < MOST_LEFT * len(drawn)
+
+
+def test_users_operators_and_hudi() -> None:
+    """Who has the lock after each call, crash, pause, failure of the store and write of Hudi."""
+    with quiet():
+        left = [bool(World(seed, each).run()) for seed, each in enumerate(worlds(40, seed=1))]
+
+    assert sum(left) < MOST_LEFT * len(left)
 
 
 def _late(left: Any) -> Any:  # noqa: ANN401  functions

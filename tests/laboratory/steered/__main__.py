@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,15 +25,19 @@ import asynclock._core.protocol
 from tests.laboratory.simulate import quiet
 from tests.laboratory.steered.behaviours import behaviours
 from tests.laboratory.steered.driver import DiffersError, Driver
+from tests.laboratory.steered.world import World
+from tests.laboratory.steered.worlds import worlds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 FULL: Final = 100_000
 CHUNK: Final = 1000
 """Behaviours that one run of TLC draws."""
-COVERED: Final = 2
-"""Chunks whose branches are counted: of clients that all see Dates, and of two that differ in that."""
+COVERED: Final = 10
+"""Chunks whose branches are counted."""
+_WORLDS: Final = 8
+"""One chunk of this many is of ``World.tla``, the others of ``Lease.tla``."""
 MOST_LEFT: Final = 0.3
 """Share of the behaviours that the code may leave before their end."""
 PROTOCOL: Final = Path(asynclock._core.protocol.__path__[0])
@@ -59,23 +64,33 @@ class Outcome:
 
 def dateless(seed: int) -> tuple[int, ...]:
     """Return the clients without Dates in the behaviours of a seed of TLC."""
-    return (1,) if seed % 2 else ()
+    return (1,) if seed % 4 > 1 else ()
+
+
+def drawn(count: int, seed: int) -> list[Callable[[int], Driver | World]]:
+    """Return what runs each behaviour of a seed, given a seed of what the specification leaves open."""
+    if seed % _WORLDS == 1:
+        return [partial(World, behaviour=each) for each in worlds(count, seed=seed)]
+    without = dateless(seed)
+    return [
+        partial(Driver, steps=each, dateless=without)
+        for each in behaviours(count, seed=seed, dateless=without)
+    ]
 
 
 def run(count: int, seed: int, *, covered: bool = False) -> Outcome:
     """Draw behaviours, and force them on the code."""
-    outcome, without = Outcome(), dateless(seed)
-    drawn = behaviours(count, seed=seed, dateless=without)
+    outcome, runs = Outcome(), drawn(count, seed)
     coverage = Coverage(
         branch=True, include=[f"{PROTOCOL}/*.py"], data_file=None, config_file=False, messages=False
     )
     if covered:
         coverage.start()
-    for number, behaviour in enumerate(drawn):
-        driver = Driver(number, dateless=without)
+    for number, make in enumerate(runs):
+        driver = make(number)
         try:
             with quiet():
-                why = driver.run(behaviour)
+                why = driver.run()
         except DiffersError as error:
             outcome.differs.append(f"seed {seed}, behaviour {number}, step {driver.done}: {error}")
         else:

@@ -88,19 +88,29 @@ def behaviours(
     Raises:
         RuntimeError: TLC could not draw them.
     """
+    drawn = states("Behaviour", _config(dateless), count, depth=depth, seed=seed)
+    return [[_step(state) for state in each[1:]] for each in drawn]
+
+
+def states(module: str, config: str, count: int, *, depth: int, seed: int) -> list[list[str]]:
+    """Return the states of behaviours of a module of this folder that TLC draws at random, as it prints them.
+
+    Raises:
+        RuntimeError: TLC could not draw them.
+    """
     with tempfile.TemporaryDirectory(prefix="asynclock-behaviours-") as name:
         folder = Path(name)
-        for module in (SPEC / "Lease.tla", Path(__file__).with_name("Behaviour.tla")):
-            copy(module, folder)
-        (folder / "Behaviour.cfg").write_text(_config(dateless))
+        for path in (SPEC / "Lease.tla", Path(__file__).with_name(f"{module}.tla")):
+            copy(path, folder)
+        (folder / f"{module}.cfg").write_text(config)
         drawn = folder / "drawn"
         drawn.mkdir()
         options = ("-simulate", f"num={count},file={drawn}/b", "-depth", str(depth), "-seed", str(seed))
-        said = tlc(folder, "Behaviour.tla", "Behaviour.cfg", *options)
+        said = tlc(folder, f"{module}.tla", f"{module}.cfg", *options)
         files = sorted(drawn.iterdir(), key=lambda path: int(path.name.rpartition("_")[2]))
         if len(files) < count or "Error" in said:
             raise RuntimeError(said[-3000:])
-        return [[_step(state) for state in path.read_text().split("\nSTATE_")[2:]] for path in files[:count]]
+        return [path.read_text().split("\nSTATE_")[1:] for path in files[:count]]
 
 
 def _step(state: str) -> Step:
