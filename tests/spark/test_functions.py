@@ -31,6 +31,7 @@ def loaded(folder: Path, text: str) -> Spec:
     (folder / "in").mkdir()
     path = folder / "spec.toml"
     head = 'table.path = "functions"\ntable.key = ["k"]\ntable.buckets = 1\n'
+    head += "services.compaction = { every_commits = 1 }\n"
     path.write_text(head + text + 'source = "in/*.csv"\n')
     return load_spec(path)
 
@@ -45,6 +46,13 @@ def deliver(folder: Path, number: int, rows: list[tuple[str, dict[str, Any]]], n
 
     lines = [",".join([key, *(field(row[name]) for name in names)]) for key, row in rows]
     (folder / "in" / f"{number:03}.csv").write_text("\n".join([",".join(["k", *names]), *lines, ""]))
+
+
+def compact(spec: Spec, spark: SparkSession) -> None:
+    """Merge the logs into base files."""
+    compaction = Compaction(Table(spec, spark))
+    compaction.step()
+    assert compaction.done
 
 
 def test_every_function_gives_what_its_definition_says(tmp_path: Path, spark: SparkSession) -> None:
@@ -62,7 +70,7 @@ def test_every_function_gives_what_its_definition_says(tmp_path: Path, spark: Sp
             arrived += rows
         run(spec, once=True, spark=spark)
         if batch == 1:
-            Compaction(Table(spec, spark)).step()
+            compact(spec, spark)
         shown = {row.k: {name: row[name] for name in TYPES} for row in read(spec, spark).collect()}
         wanted = {key: view([row for of, row in arrived if of == key]) for key in {of for of, _ in arrived}}
         assert repr(sorted(shown.items())) == repr(sorted(wanted.items()))
@@ -98,5 +106,5 @@ def test_a_tombstone_erases_the_values_that_nulls_have_kept(tmp_path: Path, spar
     assert shown(2, (4, 4, "d", None), (7, 7, None, None)) == [(7, 7, None)]
     Splice(spec, spark).delete([{"k": "k1"}], stream="a")
     assert shown(3, (6, 6, "e", None)) == []
-    Compaction(Table(spec, spark)).step()
+    compact(spec, spark)
     assert shown(4, (8, None, "f", None)) == [(8, None, "f")]

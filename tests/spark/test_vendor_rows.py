@@ -76,14 +76,16 @@ def test_the_table_of_the_page_is_what_the_merger_makes_of_the_rows(merger: Merg
 def test_the_inserts_of_doris_on_a_table_in_the_worst_order(tmp_path: Path, spark: SparkSession) -> None:
     """The last insert first and compacted, then the others, each before the one that it came after."""
     (one,) = (one for one in DOCUMENTED if one.what == "two sequence columns, five inserts")
-    spec = spec_of(one, tmp_path, one.spec)
+    spec = spec_of(one, tmp_path, f"{one.spec}[services]\ncompaction = {{ every_commits = 1 }}\n")
     names = one.columns.split()
     for number, values in enumerate(reversed(one.rows)):
         cells = ",".join(map(text_of, values))
         (tmp_path / "in" / f"{number}.csv").write_text(f"{','.join(names)}\n{cells}\n")
         if number == 0:
             run(spec, once=True, spark=spark)
-            Compaction(Table(spec, spark)).step()
+            compaction = Compaction(Table(spec, spark))
+            compaction.step()
+            assert compaction.done
     run(spec, once=True, spark=spark)
 
     (row,) = read(spec, spark).select(*names).collect()

@@ -49,4 +49,6 @@ PARTS: Final = (
     Part(16, "column insert and update by SQL", "statements"),
     Part(17, "sources", "sources"),
     Part(18, "unique keys", "unique_keys"),
+    Part(19, "column groups", "column_groups"),
+    Part(20, "merge functions", "merge_functions"),
 )
