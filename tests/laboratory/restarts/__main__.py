@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final
 from asynclock.spark import load_spec, session
 from tests.laboratory.restarts.compare import rows_of_view, unequal
 from tests.laboratory.restarts.drivers import Driver, DriverError, call, instants, until
-from tests.laboratory.restarts.orders import CHANGED, SCHEMA_CHANGES, Shop, spec, streams
+from tests.laboratory.restarts.orders import CHANGED, SCHEMA_CHANGES, VIEW, Shop, spec, streams
+from tests.laboratory.restarts.visits import SPEC, STREAM, Visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,7 @@ class Play:
     ) -> None:
         self.done = Restarts()
         self.shop = Shop(folder, seed)
+        self.visits = Visits(folder, seed)
         self._folder = folder
         self._random = random.Random(f"moments of {seed}")
         self._say = say
@@ -81,7 +83,7 @@ class Play:
         self._version = 0
         self._drivers: dict[str, Driver] = {}
         for version in range(SCHEMA_CHANGES + 1):
-            (folder / f"v{version}.toml").write_text(spec(version))
+            (folder / f"v{version}.toml").write_text(spec(version) + SPEC)
 
     def play(self, kills: int) -> None:
         """Run the drivers, and do to them what the module says, with so many kills."""
@@ -114,6 +116,7 @@ class Play:
     def _deliver(self) -> None:
         for stream in streams(self._version):
             self.shop.deliver(stream, self._version)
+        self.visits.deliver()
 
     def _start(self, name: str) -> None:
         newest = self._spec(self._version)
@@ -121,7 +124,8 @@ class Play:
             arguments: tuple[str, ...] = ("services", newest)
         else:
             payments = name == PAYER
-            mine = [stream for stream in streams(self._version) if (stream == "payments") == payments]
+            all_streams = (*streams(self._version), STREAM)
+            mine = [stream for stream in all_streams if (stream == "payments") == payments]
             arguments = ("run", newest, *(part for stream in mine for part in ("--stream", stream)))
         self._drivers[name] = Driver(name, self._folder, *arguments)
 
@@ -163,7 +167,13 @@ class Play:
 
     def compare(self, spark: SparkSession) -> None:
         """Compare the view with the oracle, cell by cell."""
-        expected = self.shop.expected()
+        orders, visits = self.shop.expected(), self.visits.expected()
+        of_orders = dict.fromkeys(name for names in VIEW.values() for name in names.values())
+        of_visits = dict.fromkeys(next(iter(visits.values())))
+        expected = {
+            key: of_orders | orders.get(key, {}) | of_visits | visits.get(key, {})
+            for key in orders.keys() | visits.keys()
+        }
         found = rows_of_view(load_spec(self._spec(self._version)), spark)
         self.done.keys = len(expected)
         self.done.columns = 2 + len(next(iter(found.values())))
