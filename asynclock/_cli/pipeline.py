@@ -36,6 +36,8 @@ from asynclock._codes import Code
 from asynclock.errors import AsyncLockError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from asynclock.lease import Lease
     from asynclock.spark.spec.model import Spec
 
@@ -283,7 +285,7 @@ def explain_options(spec: str, *, as_json: bool) -> int:
     multiple=True,
     metavar="[STREAM=]VALUE",
     help="Erase also against events that come late: all below this ordering value. Of a whole row a time "
-    "for all streams, or STREAM=VALUE for each.",
+    "for all streams, or STREAM=VALUE for each. With several ordering columns: their values, with commas.",
 )
 @json_option
 @with_spark_log
@@ -298,7 +300,8 @@ def delete_rows(spec: str, keys: str, stream: str | None, up_to: tuple[str, ...]
 
     loaded = load_spec(spec)
     groups = loaded.column_groups() if stream is None else loaded.stream(stream).column_groups(loaded.table)
-    limit = _limit(up_to, {group.label for group in groups} if len(groups) > 1 or stream is None else set())
+    columns = {group.label: len(group.orderings) for group in reversed(groups)}
+    limit = _limit(up_to, columns, of_one=stream is not None and len(columns) == 1)
     with session_for(loaded, "asynclock delete") as spark:
         frame = read_keys(loaded, spark, keys)
         report = Splice(loaded, spark).delete(frame, stream=stream, up_to=limit)
@@ -312,12 +315,21 @@ def delete_rows(spec: str, keys: str, stream: str | None, up_to: tuple[str, ...]
     return DONE
 
 
-def _limit(words: tuple[str, ...], streams: set[str]) -> str | dict[str, str] | None:
-    pairs = dict(word.split("=", 1) for word in words if word.partition("=")[0] in streams and "=" in word)
+def _limit(
+    words: tuple[str, ...], columns: Mapping[str, int], *, of_one: bool
+) -> str | list[str] | dict[str, str | list[str]] | None:
+    """Return the values of the option, given the numbers of the ordering columns by stream."""
+
+    def values(text: str, label: str) -> str | list[str]:
+        return text.split(",") if columns[label] > 1 else text
+
+    named = {} if of_one else columns
+    given = [word.partition("=") for word in words if word.partition("=")[0] in named and "=" in word]
+    pairs = {label: values(text, label) for label, _, text in given}
     if len(pairs) == len(words):
         return pairs or None
     if len(words) == 1:
-        return words[0]
+        return values(words[0], next(iter(columns))) if of_one else words[0]
     raise click.UsageError("--up-to: give one value, or STREAM=VALUE once for each stream")
 
 

@@ -166,9 +166,10 @@ def _shown(spec: Spec, stored: pa.Table) -> pa.Table:
 
 
 def _alive(stored: pa.Table, group: ColumnGroup) -> Any:  # noqa: ANN401  an array of PyArrow
-    if group.stored_ordering not in stored.column_names:
+    if not set(group.stored_orderings) <= set(stored.column_names):
         return pa.repeat(False, stored.num_rows)
-    return pc.and_(pc.is_valid(stored[group.stored_ordering]), _undeleted(stored, group.stored_tombstone))
+    ordered = (pc.is_valid(stored[name]) for name in group.stored_orderings)
+    return reduce(pc.and_, ordered, _undeleted(stored, group.stored_tombstone))
 
 
 def _undeleted(stored: pa.Table, tombstone: str) -> Any:  # noqa: ANN401  an array of PyArrow

@@ -29,7 +29,7 @@ def test_the_spec_goes_to_stdout(source: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     (tmp_path / "saved.toml").write_text(done.stdout)
     spec = load_spec(tmp_path / "saved.toml")
-    assert (spec.table.key, spec.stream("events").ordering) == (("id",), "at")
+    assert (spec.table.key, spec.stream("events").ordering) == (("id",), ("at",))
 
 
 def test_the_spec_goes_to_a_new_file_and_never_over_another(source: Path, tmp_path: Path) -> None:

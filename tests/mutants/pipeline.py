@@ -43,8 +43,8 @@ APPEND: Final = f"{_SPLICE}._append"
 CHECK_FRAME: Final = f"{_SPLICE}._check_columns"
 NEWEST: Final = f"{_SPLICE}._newest"
 EVENT_OF: Final = f"{_SPARK}writer.sql_text:event_of"
-RANK_OF: Final = f"{_SPARK}writer.sql_text:rank_of"
 CHECK_GROUPS: Final = f"{_SPARK}hudi.view_names:_check_groups"
+CHECK_ORDERINGS: Final = f"{_SPARK}hudi.view_names:_check_orderings"
 WRITE: Final = f"{_SPLICE}._write"
 STREAM_LOCK: Final = f"{_SPARK}writer.splice:stream_lock"
 _STREAM_WRITER: Final = f"{_SPARK}writer.stream_writer:StreamWriter"
@@ -232,8 +232,34 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a batch orders the rows of a group by their stream",
-        (Change(RANK_OF, "quoted(group.ordering.name)", '"at"'),),
+        (Change(NEWEST, "rank_of(group.orderings, arrival)", "rank_of(orderings, arrival)"),),
         _TESTS + "test_groups.py::test_groups_are_the_oracle_s_whatever_arrives_when_and_is_compacted",
+    ),
+    PipelineMutant(
+        "of several ordering columns only the first is compared",
+        (Patch(_ROWS, "order == 0 && turn < orderings.length;", "order == 0 && turn < 1;"),),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "the third ordering column is compared before the second",
+        (
+            Patch(
+                _ROWS,
+                "comparingInt(column -> column.turn)",
+                "comparingInt(column -> column.turn == 1 ? -9 : -column.turn)",
+            ),
+        ),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "a batch orders its rows by the first column only",
+        (Change(NEWEST, "[types[name] for name in stream.ordering]", "[types[stream.ordering[0]]]"),),
+        _TESTS + "test_functions.py::test_every_function_gives_what_its_definition_says",
+    ),
+    PipelineMutant(
+        "the ordering columns of a table may change",
+        (Change(CHECK_ORDERINGS, "isinstance(group, FunctionGroup) or $same", "True"),),
+        "tests/unit/test_groups.py::test_a_group_of_the_table_keeps_its_ordering",
     ),
     PipelineMutant(
         "a batch keeps the greatest of what has the least",
@@ -242,7 +268,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a null is an event of a column that keeps its last value",
-        (Change(EVENT_OF, 'f"{quoted(group.needed)} IS NOT NULL"', '"true"'),),
+        (Change(EVENT_OF, "not values", "True"),),
         _TESTS + "test_functions.py::test_a_tombstone_erases_the_values_that_nulls_have_kept",
     ),
     PipelineMutant(
@@ -268,7 +294,13 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "the order of arrival is lost",
-        (Change(NEWEST, 'f"{$ordering}, {$arrival}"', 'f"{$ordering}, -hash({$arrival})"'),),
+        (
+            Change(
+                NEWEST,
+                "rank_of(orderings, arrival, required)",
+                'rank_of(orderings, f"-hash({arrival})", required)',
+            ),
+        ),
         _TESTS + "test_pipeline.py::test_equal_ordering_values_keep_arrival_order",
     ),
     PipelineMutant(
@@ -332,7 +364,9 @@ PIPELINE_MUTANTS: Final = (
         "a tombstone forgets its ordering value",
         (
             Patch(
-                _ROWS, "    private final Column ordering;\n", "    private final Column ordering, gone;\n"
+                _ROWS,
+                "    private final Column[] orderings;\n",
+                "    private final Column[] orderings;\n    private final Column gone;\n",
             ),
             Patch(
                 _ROWS,
@@ -344,8 +378,8 @@ PIPELINE_MUTANTS: Final = (
             ),
             Patch(
                 _ROWS,
-                "      if (ordering.newer.isNull(newer)) {\n        return true;\n      }\n",
-                "      if (ordering.newer.isNull(newer)) {\n        return true;\n      }\n"
+                "      if (!isPresentIn(newer)) {\n        return true;\n      }\n",
+                "      if (!isPresentIn(newer)) {\n        return true;\n      }\n"
                 "      if (gone != null && Boolean.TRUE.equals(gone.older.value(older))) {\n"
                 "        return false;\n      }\n",
             ),
@@ -362,15 +396,15 @@ PIPELINE_MUTANTS: Final = (
         (
             Change(
                 FIND_DELETED,
-                "newest_alive if value is None else F.expr(value)",
-                "newest_alive if value is None else F.when(F.col(_alive_name(of)), F.expr(value))",
+                "newest_alive if limit is None else map(F.expr, limit)",
+                "[F.when(F.col(_alive_name(of)), one) for one in map(F.expr, limit)] if limit else newest_alive",
             ),
         ),
         _TESTS + "test_deletes.py::test_up_to_erases_against_events_that_come_late",
     ),
     PipelineMutant(
         "a tombstone is shown",
-        (Change(ALIVE, "$present.isNotNull() & $undeleted", "$present.isNotNull()"),),
+        (Change(ALIVE, "ordered & $undeleted", "ordered"),),
         _TESTS + "test_pipeline.py::test_newer_null_erases_and_tombstone_hides",
     ),
     # What cannot be written.

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 Row = dict[str, Any]
 
 TYPES: Final[dict[str, str]] = {
     "at": "bigint",
+    "part": "double",
+    "share": "decimal(12,3)",
     "state": "string",
     "note": "string",
     "seen": "int",
@@ -38,25 +40,28 @@ FUNCTIONS: Final[dict[str, str]] = {
     "every": "bool_and",
 }
 """The functions of the columns; that of the others is ``last_value``."""
+ORDERINGS: Final = (("at",), ("at", "part"), ("share", "at", "part"))
+"""The columns that may order the events; they are never null."""
 _LEAST: Final = frozenset({"first_value", "first_non_null_value", "min", "bool_and"})
 _OF_VALUES: Final = frozenset({"max", "min", "bool_or", "bool_and"})
 _NULLS_COUNT: Final = frozenset({"last_value", "first_value"})
 _WORDS: Final = {
-    "last_non_null_value": ("_last_{}__{}", "_lastts_{}__{}"),
-    "first_value": ("_firstany_{}__{}", "_firstanyts_{}__{}"),
-    "first_non_null_value": ("_first_{}__{}", "_firstts_{}__{}"),
-    "max": ("_max_{}__{}", ""),
-    "min": ("_min_{}__{}", ""),
-    "bool_or": ("_max_{}__{}", ""),
-    "bool_and": ("_min_{}__{}", ""),
+    "last_non_null_value": "last",
+    "first_value": "firstany",
+    "first_non_null_value": "first",
+    "max": "max",
+    "min": "min",
+    "bool_or": "max",
+    "bool_and": "min",
 }
 
 
-def chosen(rows: Sequence[Row], column: str) -> Row | None:
+def chosen(rows: Sequence[Row], column: str, ordering: Sequence[str] = ("at",)) -> Row | None:
     """The event whose value a column has after the arrivals in this order; None: no event sets it."""
     function = FUNCTIONS.get(column, "last_value")
+    by = (column,) if function in _OF_VALUES else ordering
     candidates = [
-        (row, _place(row[column]) if function in _OF_VALUES else row["at"], arrival)
+        (row, [_place(row[name]) for name in by], arrival)
         for arrival, row in enumerate(rows)
         if row[column] is not None or function in _NULLS_COUNT
     ]
@@ -74,32 +79,39 @@ def _place(value: Any) -> Any:  # noqa: ANN401  a value of any type
     return value.encode() if isinstance(value, str) else value
 
 
-def view(rows: Sequence[Row]) -> Row:
+def view(rows: Sequence[Row], ordering: Sequence[str] = ("at",)) -> Row:
     """The columns of the key under their plain names, after the arrivals in this order."""
-    return {column: found[column] if (found := chosen(rows, column)) else None for column in TYPES}
+    return {column: found[column] if (found := chosen(rows, column, ordering)) else None for column in TYPES}
 
 
-def stored(rows: Sequence[Row], stream: str = "a") -> Row:
+def _stored_names(column: str, ordering: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The stored names of a column, each with the column whose value it holds."""
+    function = FUNCTIONS.get(column, "last_value")
+    turns = {name: str(turn or "") for turn, name in enumerate(ordering, 1)} | {ordering[0]: ""}
+    if function == "last_value":
+        if column == ordering[0]:
+            yield "a__ts", column
+        else:
+            yield f"_ts{turns[column]}_a__{column}" if column in turns else f"a__{column}", column
+        return
+    word = _WORDS[function]
+    yield f"_{word}_a__{column}", column
+    if function not in _OF_VALUES:
+        yield from ((f"_{word}ts{turn}_a__{column}", name) for name, turn in turns.items())
+
+
+def stored(rows: Sequence[Row], ordering: Sequence[str] = ("at",)) -> Row:
     """The columns of the key under their stored names; one row gives what its batch writes."""
     columns: Row = {}
     for column in TYPES:
-        row = chosen(rows, column) or {}
-        value, ordering = _WORDS.get(FUNCTIONS.get(column, ""), ("{}__{}", ""))
-        columns[value.format(stream, "ts" if column == "at" else column)] = row.get(column)
-        if ordering:
-            columns[ordering.format(stream, column)] = row.get("at")
+        row = chosen(rows, column, ordering) or {}
+        columns |= {physical: row.get(name) for physical, name in _stored_names(column, ordering)}
     return columns
 
 
-def stored_types(stream: str = "a") -> dict[str, str]:
+def stored_types(ordering: Sequence[str] = ("at",)) -> dict[str, str]:
     """The types of the stored columns."""
-    types = {}
-    for column, kind in TYPES.items():
-        value, ordering = _WORDS.get(FUNCTIONS.get(column, ""), ("{}__{}", ""))
-        types[value.format(stream, "ts" if column == "at" else column)] = kind
-        if ordering:
-            types[ordering.format(stream, column)] = TYPES["at"]
-    return types
+    return {physical: TYPES[name] for column in TYPES for physical, name in _stored_names(column, ordering)}
 
 
 def random_rows(rng: random.Random, count: int, *, ties: bool = True) -> list[Row]:
@@ -109,14 +121,14 @@ def random_rows(rng: random.Random, count: int, *, ties: bool = True) -> list[Ro
         "string": lambda: rng.choice(["", "a", "ä€", "b", "Z"]),
         "int": lambda: rng.randrange(-3, 3),
         "double": lambda: rng.choice([-0.0, 0.0, 0.1, -1.5, 1e300, 5e-324]),
-        "decimal(12,3)": lambda: Decimal(rng.randrange(-3000, 3000)).scaleb(-3),
+        "decimal(12,3)": lambda: Decimal(rng.randrange(-3000, 3000, 1000)).scaleb(-3),
         "boolean": lambda: rng.random() < 0.5,
     }
     return [
         {
             "at": instant,
             **{
-                name: None if rng.random() < 1 / 3 else values[kind]()
+                name: None if name not in ORDERINGS[-1] and rng.random() < 1 / 3 else values[kind]()
                 for name, kind in TYPES.items()
                 if name != "at"
             },
@@ -125,8 +137,9 @@ def random_rows(rng: random.Random, count: int, *, ties: bool = True) -> list[Ro
     ]
 
 
-def spec_of(stream: str) -> str:
+def spec_of(stream: str, ordering: Sequence[str] = ("at",)) -> str:
     """The columns and functions as a spec says them."""
+    by = ", ".join(f'"{name}"' for name in ordering)
     columns = ", ".join(f'{name} = "{kind}"' for name, kind in TYPES.items())
     functions = ", ".join(f'{name} = "{function}"' for name, function in FUNCTIONS.items())
-    return f'[streams.{stream}]\nordering = "at"\ncolumns = {{ {columns} }}\nmerge = {{ {functions} }}\n'
+    return f"[streams.{stream}]\nordering = [{by}]\ncolumns = {{ {columns} }}\nmerge = {{ {functions} }}\n"

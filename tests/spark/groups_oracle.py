@@ -1,10 +1,11 @@
-"""What column groups must give, said without merging: per group the greatest (ordering value, arrival).
+"""What column groups must give, said without merging: per group the greatest (ordering values, arrival).
 
 Uses nothing of asynclock and nothing of Spark.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -13,22 +14,34 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-GROUPS: Final[dict[str, tuple[str, ...]]] = {"at": ("x",), "priced_at": ("price", "currency")}
-"""The columns of each group, by its ordering column."""
-COLUMNS: Final = ("at", "x", "priced_at", "price", "currency")
+Groups = dict[tuple[str, ...], tuple[str, ...]]
+
+GROUPS: Final[Groups] = {("at",): ("x",), ("priced_at", "turn"): ("price", "currency")}
+"""The columns of each group, by its ordering columns."""
+COLUMNS: Final = ("at", "x", "priced_at", "turn", "price", "currency")
 KEYS: Final = ("k1", "k2", "k3")
 
 
-def newest(arrivals: Iterable[Row]) -> dict[tuple[str, str], Row]:
-    """The winning event of each key and group, the group named by its ordering column."""
-    found: dict[tuple[str, str], tuple[Any, int]] = {}
+def newest(
+    arrivals: Iterable[Row], groups: Iterable[tuple[str, ...]] = GROUPS
+) -> dict[tuple[str, tuple[str, ...]], Row]:
+    """The winning event of each key and group, the group named by its ordering columns."""
+    found: dict[tuple[str, tuple[str, ...]], tuple[Any, int]] = {}
     rows = list(arrivals)
     for arrival, row in enumerate(rows):
-        for ordering in GROUPS:
-            if row[ordering] is not None:
-                place = (row[ordering], arrival)
+        for ordering in groups:
+            values = [_place(row[name]) for name in ordering if row[name] is not None]
+            if len(values) == len(ordering):
+                place = (values, arrival)
                 found[row["k"], ordering] = max(found.get((row["k"], ordering), place), place)
     return {of: rows[arrival] for of, (_, arrival) in found.items()}
+
+
+def _place(value: Any) -> Any:  # noqa: ANN401  a value of any type
+    """Java's order of doubles: minus zero below zero, NaN above all."""
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value))
+    return value
 
 
 def view(arrivals: Iterable[Row]) -> dict[str, Row]:
@@ -36,7 +49,7 @@ def view(arrivals: Iterable[Row]) -> dict[str, Row]:
     shown: dict[str, Row] = {}
     for (key, ordering), row in newest(arrivals).items():
         if not row["deleted"]:
-            values = {name: row[name] for name in (ordering, *GROUPS[ordering])}
+            values = {name: row[name] for name in (*ordering, *GROUPS[ordering])}
             shown.setdefault(key, dict.fromkeys(COLUMNS)).update(values)
     return shown
 
@@ -48,7 +61,8 @@ def random_rows(rng: random.Random, count: int) -> list[Row]:
             "k": rng.choice(KEYS),
             "at": rng.randrange(8),
             "x": rng.choice([None, rng.randrange(100)]),
-            "priced_at": rng.choice([None, rng.randrange(8), rng.randrange(8)]),
+            "priced_at": rng.choice([None, rng.randrange(3), rng.randrange(3)]),
+            "turn": rng.choice([None, -0.0, 0.0, 0.5, -1.5, math.nan]),
             "price": rng.choice([None, rng.randrange(1000) / 8]),
             "currency": rng.choice([None, "EUR", "CHF"]),
             "deleted": rng.choice([None, False, False, True]),

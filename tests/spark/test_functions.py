@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 KEYS = ("k1", "k2", "k3")
+ORDERING = ("share", "at", "part")
 
 
 def loaded(folder: Path, text: str) -> Spec:
@@ -58,21 +59,23 @@ def compact(spec: Spec, spark: SparkSession) -> None:
 def test_every_function_gives_what_its_definition_says(tmp_path: Path, spark: SparkSession) -> None:
     """Three batches of two files with a compaction in between; NaN and minus zero among the doubles."""
     rng = random.Random(11)
-    spec = loaded(tmp_path, spec_of("a"))
+    spec = loaded(tmp_path, spec_of("a", ORDERING))
     arrived: list[tuple[str, dict[str, Any]]] = []
     for batch in range(3):
         for file in range(2):
             rows = [(rng.choice(KEYS), row) for row in random_rows(rng, 9)]
             for _, row in rows:
-                if rng.random() < 0.1:
-                    row["peak"] = math.nan
+                row |= {name: math.nan for name in ("peak", "part") if rng.random() < 0.1}
             deliver(tmp_path, 2 * batch + file, rows, list(TYPES))
             arrived += rows
         run(spec, once=True, spark=spark)
         if batch == 1:
             compact(spec, spark)
         shown = {row.k: {name: row[name] for name in TYPES} for row in read(spec, spark).collect()}
-        wanted = {key: view([row for of, row in arrived if of == key]) for key in {of for of, _ in arrived}}
+        wanted = {
+            key: view([row for of, row in arrived if of == key], ORDERING)
+            for key in {of for of, _ in arrived}
+        }
         assert repr(sorted(shown.items())) == repr(sorted(wanted.items()))
     report = validate(spec, spark)
     assert (report.sample, report.ok) == ((), True)
@@ -89,17 +92,22 @@ def test_a_tombstone_erases_the_values_that_nulls_have_kept(tmp_path: Path, spar
     """An event of before stays out, whichever columns it has; one of later makes the row again."""
     spec = loaded(
         tmp_path,
-        '[streams.a]\nordering = "at"\nnulls = "keep"\n'
-        'columns = { at = "bigint", x = "int", note = "string", deleted = "boolean" }\n',
+        '[streams.a]\nordering = ["day", "at"]\nnulls = "keep"\n'
+        'columns = { day = "date", at = "decimal(9,1)", x = "int", note = "string", deleted = "boolean" }\n',
     )
-    names = ["at", "x", "note", "deleted"]
+    names = ["day", "at", "x", "note", "deleted"]
 
-    def shown(number: int, *rows: tuple[object, ...]) -> list[tuple[object, ...]]:
-        deliver(tmp_path, number, [("k1", dict(zip(names, row, strict=True))) for row in rows], names)
+    def shown(
+        number: int, *rows: tuple[int, int | None, str | None, bool | None]
+    ) -> list[tuple[object, ...]]:
+        """The view after one more file, the first of each row spread over the two ordering columns."""
+        events = [(f"2026-01-0{1 + place // 3}", place % 3 + 0.5, *rest) for place, *rest in rows]
+        deliver(tmp_path, number, [("k1", dict(zip(names, one, strict=True))) for one in events], names)
         run(spec, once=True, spark=spark)
         report = validate(spec, spark)
         assert (report.sample, report.ok) == ((), True)
-        return [tuple(row) for row in read(spec, spark).select("at", "x", "note").collect()]
+        found = read(spec, spark).select("day", "at", "x", "note").collect()
+        return [(3 * (row.day.day - 1) + int(row.at), row.x, row.note) for row in found]
 
     assert shown(0, (1, 1, "a", None), (5, None, "b", None), (3, 3, "c", None)) == [(5, 3, "b")]
     assert shown(1, (6, None, None, True)) == []

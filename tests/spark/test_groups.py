@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from asynclock.errors import ConfigError, SpecError
 from asynclock.spark.check.validation import validate
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 WITHOUT = 'columns = { at = "bigint", x = "int", note = "string" }'
 COLUMNS_OF_A = """\
-columns = { at = "bigint", x = "int", priced_at = "bigint", price = "double", currency = "string", \
-deleted = "boolean" }
+columns = { at = "bigint", x = "int", priced_at = "bigint", turn = "double", price = "double", \
+currency = "string", deleted = "boolean" }
 """
 GROUP = """
 [streams.a.groups.price]
-ordering = "priced_at"
+ordering = ["priced_at", "turn"]
 columns = ["price", "currency"]
 """
 GROUPED = {WITHOUT: COLUMNS_OF_A + GROUP}
@@ -39,6 +40,11 @@ def shown(pipeline: Pipeline, spec: Spec) -> dict[str, dict[str, Any]]:
     """The view of the stream, by key."""
     found = read(spec, pipeline.spark).select("k", *COLUMNS).collect()
     return {row.k: {name: row[name] for name in COLUMNS} for row in found}
+
+
+def _sorted(rows: dict[str, dict[str, Any]]) -> str:
+    """As text, in which minus zero is not zero and NaN is itself."""
+    return repr(sorted(rows.items()))
 
 
 def is_valid(pipeline: Pipeline, spec: Spec) -> bool:
@@ -52,7 +58,7 @@ def is_valid(pipeline: Pipeline, spec: Spec) -> bool:
 def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Kept:
     """A table of two keys, each with an event in both groups."""
     made = Pipeline(tmp_path_factory.mktemp("kept") / "groups", spark)
-    row = {"x": 1, "price": 2.5, "currency": "EUR", "deleted": None}
+    row = {"x": 1, "turn": 0.0, "price": 2.5, "currency": "EUR", "deleted": None}
     made.place("a", "csv", csv([{"k": key, "at": 5, "priced_at": 50, **row} for key in ("k1", "k2")]))
     made.run(made.spec(GROUPED), streams=["a"])
     return Kept(made)
@@ -68,7 +74,7 @@ def test_groups_are_the_oracle_s_whatever_arrives_when_and_is_compacted(pipeline
     """Late, tied, repeated and deleted events, batches of several files, compactions in between."""
     rng = random.Random(7)
     spec = pipeline.spec(GROUPED)
-    row = {"x": 1, "price": 2.5, "currency": "EUR", "deleted": None}
+    row = {"x": 1, "turn": 0.0, "price": 2.5, "currency": "EUR", "deleted": None}
     arrived = [{"k": key, "at": 5, "priced_at": 50, **row} for key in ("k1", "k2")]
     for number in range(3):
         for _ in range(2):
@@ -78,7 +84,7 @@ def test_groups_are_the_oracle_s_whatever_arrives_when_and_is_compacted(pipeline
         pipeline.run(spec, streams=["a"])
         if number == 1:
             Compaction(Table(spec, pipeline.spark)).step()
-        assert shown(pipeline, spec) == view(arrived)
+        assert _sorted(shown(pipeline, spec)) == _sorted(view(arrived))
     assert is_valid(pipeline, spec)
 
 
@@ -90,10 +96,15 @@ def test_the_view_in_sql_shows_a_group_that_is_alive(pipeline: Pipeline) -> None
     pipeline.run(spec, streams=["a"])
     register(spec, pipeline.spark, name="grouped")
 
-    wanted = {**nothing, "priced_at": 50, "price": 2.5, "currency": "EUR"}
+    wanted = {**nothing, "priced_at": 50, "turn": 0.0, "price": 2.5, "currency": "EUR"}
     assert shown(pipeline, spec)["k1"] == wanted
     (row,) = pipeline.spark.sql(f"SELECT {', '.join(COLUMNS)} FROM grouped WHERE k = 'k1'").collect()
     assert row.asDict() == wanted
+    turn = "_ts2in_price_a__turn"
+    with pytest.raises(Py4JJavaError, match=f"it has _in_price_a__ts but no {turn}, without which"):
+        pipeline.spark.sql("INSERT INTO grouped (k, priced_at, price) VALUES ('k1', 60, 3.5)")
+    pipeline.spark.sql(f"UPDATE grouped_stored SET _in_price_a__price = 3.5, {turn} = 0.5 WHERE k = 'k1'")
+    assert shown(pipeline, spec)["k1"] == {**wanted, "turn": 0.5, "price": 3.5}
     assert is_valid(pipeline, spec)
 
 
@@ -106,15 +117,20 @@ def test_a_delete_of_the_stream_takes_all_its_groups(pipeline: Pipeline) -> None
     with pytest.raises(ConfigError, match=r"give the ordering value of a\.price as well"):
         splice.delete([{"k": "k1"}], stream="a", up_to={"a": 7})
 
+    with pytest.raises(
+        ConfigError, match=r"by priced_at \(bigint\), turn \(double\); give a list of their val"
+    ):
+        splice.delete([{"k": "k1"}], stream="a", up_to={"a": 7, "a.price": 60})
+
     splice.delete([{"k": "k1"}], stream="a")
-    splice.delete([{"k": "k2"}], stream="a", up_to={"a": 7, "a.price": 70})
+    splice.delete([{"k": "k2"}], stream="a", up_to={"a": 7, "a.price": [60, 0.5]})
     assert shown(pipeline, spec) == {}
-    newer = {"at": 6, "priced_at": 60, "x": 3, "price": 3.5, "currency": "CHF"}
+    newer = {"at": 6, "priced_at": 60, "turn": 0.0, "x": 3, "price": 3.5, "currency": "CHF"}
     pipeline.place("a", "csv", csv([{"k": key, **newer, "deleted": None} for key in ("k1", "k2")]))
     pipeline.run(spec, streams=["a"])
 
     assert shown(pipeline, spec) == {
-        "k1": {"at": 6, "priced_at": 60, "x": 3, "price": 3.5, "currency": "CHF"}
+        "k1": {"at": 6, "priced_at": 60, "turn": 0.0, "x": 3, "price": 3.5, "currency": "CHF"}
     }
     assert is_valid(pipeline, spec)
 
@@ -147,10 +163,13 @@ def test_a_group_joins_a_table_and_a_driver_without_it_goes_on(pipeline: Pipelin
     joined = optional + GROUP + '\n[streams.a.groups.gate]\nordering = "gated_at"\ncolumns = ["gate"]\n'
     new = pipeline.spec({WITHOUT: joined}, name="joined.toml")
     writer = Splice(old, pipeline.spark)
-    frame = "k string, at bigint, x int, priced_at bigint, price double, currency string, deleted boolean"
-    one = pipeline.spark.createDataFrame([("k1", 8, 8, None, None, None, None)], frame)
+    frame = "k string, at bigint, x int, priced_at bigint, turn double, price double, currency string"
+    values = [("k1", 8, 8, None, 9.0, None, None, None)]
+    one = pipeline.spark.createDataFrame(values, f"{frame}, deleted boolean")
     writer.write(one, "a", batch_id=0, query_id="old")
-    pipeline.place("a", "csv", "k,at,x,priced_at,price,currency,deleted,gated_at,gate\nk1,9,9,,,,,4,B7\n")
+    pipeline.place(
+        "a", "csv", "k,at,x,priced_at,turn,price,currency,deleted,gated_at,gate\nk1,9,9,,,,,,4,B7\n"
+    )
     pipeline.run(new, streams=["a"])
 
     writer.write(one.withColumn("at", one.at + 2), "a", batch_id=1, query_id="old")

@@ -113,7 +113,7 @@ DOCUMENTED: Final = (
             "g_1:int a:int b:int g_2:int g_3:int c:int d:int",
             _group("second", '["g_2", "g_3"]', "c", "d"),
         ),
-        how="one column orders a group",
+        how='`ordering = ["g_2", "g_3"]` in the group',
     ),
     Documented(
         page=PARTIAL_UPDATE,

@@ -132,6 +132,20 @@ def test_a_stream_that_deletes_the_row_hides_it(write_spec: Callable[[str], Path
     assert shown["tailnum"].to_pylist() == ["both", "one", "half"]
 
 
+def test_a_stream_is_shown_if_it_has_all_of_its_ordering_values(write_spec: Callable[[str], Path]) -> None:
+    """Without one of them it has no event, whatever its other columns hold."""
+    text = SPEC.replace('ordering = "departed_at"', 'ordering = ["departed_at", "dep_delay"]')
+    spec = load_spec(write_spec(text))
+    names = {"departures__dep_delay": "_ts2_departures__dep_delay"}
+    rows = [{names.get(name, name): cell for name, cell in one.items()} for one in ROWS]
+    file = pa.RecordBatch.from_pylist(rows)
+
+    shown = view(spec, HudiTable(spec.table.path, {"a.parquet": file}, [Slice()]))
+
+    departed = dict(zip(shown["tailnum"].to_pylist(), shown["departed_at"].to_pylist(), strict=True))
+    assert departed == {"both": NOON, "half": None}
+
+
 def test_a_table_without_a_file_has_the_columns_and_no_row(spec: Spec) -> None:
     """Nothing is wrong about it: no slice has events."""
     shown = view(spec, HudiTable(spec.table.path, {}, []))

@@ -24,7 +24,7 @@ from asynclock.spark.spec.column_groups import owner
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.batch_columns import read_with
 from asynclock.spark.writer.deletion import Deletion
-from tests.spark.functions_oracle import TYPES, random_rows, spec_of, stored, stored_types
+from tests.spark.functions_oracle import ORDERINGS, TYPES, random_rows, spec_of, stored, stored_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,7 +177,7 @@ def test_tombstones_of_kept_values_are_refused(spec: Spec, write_spec: Callable[
 
     kept = Deletion.of(load_spec(write_spec(SMALL + 'nulls = "keep"\n')), "a", 7)
 
-    assert kept.up_to == {"a": "CAST('7' AS bigint)"}
+    assert kept.up_to == {"a": ("CAST('7' AS bigint)",)}
     assert list(kept.values()) == [
         "a__ts", "a__deleted", "_lastts_a__x", "_lastdeleted_a__x", "_lastts_a__note", "_lastdeleted_a__note",
         "_lastts_a__on", "_lastdeleted_a__on",
@@ -217,7 +217,7 @@ def compared(spec: Spec, batches: list[list[dict[str, Any]]], row: dict[str, Any
     reading = Reading(spec, stream, read_with(stream, spec), dict(enumerate(groups)))
     with tempfile.TemporaryDirectory() as folder:
         ranks = [
-            next(at for at, (name, _) in enumerate(group) if name == of.stored_ordering)
+            [list(dict(group)).index(name) for name in of.stored_orderings]
             for group, of in zip(groups, spec.column_groups(), strict=True)
         ]
         expected = Expected(Path(folder), groups, ranks=ranks, reversed_=_reversed(spec))
@@ -230,19 +230,29 @@ def compared(spec: Spec, batches: list[list[dict[str, Any]]], row: dict[str, Any
     return found
 
 
-@settings(database=None, deadline=None, max_examples=150)
+@pytest.fixture(scope="module", params=ORDERINGS, ids=map("-".join, ORDERINGS))
+def ordered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Spec:
+    """The same stream, ordered by one column or by several."""
+    folder = tmp_path_factory.mktemp("spec")
+    (folder / "in" / "departures").mkdir(parents=True)
+    (folder / "spec.toml").write_text(TEXT.replace(spec_of("a"), spec_of("a", request.param)))
+    return load_spec(folder / "spec.toml")
+
+
+@settings(database=None, deadline=None, max_examples=60)
 @given(seed=st.integers(0, 1 << 32), cut=st.integers(0, 8), count=st.integers(1, 8))
 def test_the_second_reader_expects_what_the_definitions_say(
-    spec: Spec, seed: int, cut: int, count: int
+    ordered: Spec, seed: int, cut: int, count: int
 ) -> None:
     """For each function, whatever arrives in whatever order; and one changed cell is a difference."""
+    spec, ordering = ordered, ordered.stream("a").ordering
     rng = random.Random(seed)
     rows = random_rows(rng, count)
-    wanted = stored(rows)
+    wanted = stored(rows, ordering)
 
     assert compared(spec, [rows[:cut], rows[cut:]], wanted) == 0
 
-    name = rng.choice([name for name, kind in stored_types().items() if kind == "string"])
+    name = rng.choice([name for name, kind in stored_types(ordering).items() if kind == "string"])
     assert compared(spec, [rows], {**wanted, name: f"{wanted[name]}!"}) == 1
 
 
@@ -254,7 +264,7 @@ def test_an_int_that_grew_to_a_double_is_compared_as_one(write_spec: Callable[[s
     older = Reading(spec, stream, was, dict(enumerate(groups)))
     newer = Reading(spec, stream, read_with(stream, spec), dict(enumerate(groups)))
     with tempfile.TemporaryDirectory() as folder:
-        expected = Expected(Path(folder), groups, ranks=[0, 0])
+        expected = Expected(Path(folder), groups, ranks=[[0], [0]])
         expected.add_each(older.events(("k", 1, 3, None, None)))
         expected.add_each(newer.events(("k", 2, 2.5, None, None)))
         expected.compare([(("k",), [(2, None, None, None), (3.0,)])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,11 @@ from asynclock.spark.check.strict.expected import Expected
 from asynclock.spark.check.strict.stored_rows import Reading
 from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.view_names import carried_names, check_names
-from asynclock.spark.spec.column_groups import group_prefix, owner
+from asynclock.spark.spec.column_groups import group_prefix, owner, physical_name
 from asynclock.spark.spec.load import load_spec
+from asynclock.spark.spec.ordering import merged_as, orderings_among
 from asynclock.spark.writer.batch_columns import read_with
-from tests.spark.groups_oracle import GROUPS, KEYS, newest
+from tests.spark.groups_oracle import KEYS, newest
 from tests.unit.specs import TEN_LINES
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ deleted = "boolean" }
 ordering = "priced_at"
 columns = ["price", "currency"]
 """
+SEVERAL = TEXT.replace('at = "bigint", price', 'at = "bigint", turn = "double", price').replace(
+    '"priced_at"\n', '["priced_at", "turn"]\n'
+)
 
 
 @pytest.fixture
@@ -68,14 +73,44 @@ def test_the_stored_names_tell_the_group(spec: Spec) -> None:
     st.from_regex(r"[A-Za-z][A-Za-z0-9_]*", fullmatch=True),
 )
 def test_stream_and_group_follow_from_a_stored_name(stream: str, group: str, column: str) -> None:
-    """However they are called."""
-    assert owner(f"{group_prefix(stream, group)}__{column}") == (stream, group)
+    """However they are called, and whichever column orders the group second."""
+    for ordering in ((), ("at",), ("at", column), (column, "at")):
+        physical = physical_name(stream, group, column, ordering)
+        assert owner(physical) == (stream, group)
+        assert merged_as(physical.partition("__")[0]) == group_prefix(stream, group)
+        stored = [physical_name(stream, group, name, ordering) for name in reversed(ordering)]
+        among = orderings_among([*stored, f"{stream}__other", "k", "_hoodie_record_key"])
+        assert among == ({group_prefix(stream, group): stored[::-1]} if ordering else {})
 
 
 @pytest.mark.parametrize("name", ["k", "_hoodie_record_key", "_asynclock_key", "__x"])
 def test_columns_without_a_stream_have_no_owner(name: str) -> None:
     """Those of keys, of Hudi, and of nobody."""
     assert owner(name) is None
+
+
+def test_the_stored_names_tell_the_turn_of_an_ordering_column(write_spec: Callable[[str], Path]) -> None:
+    """The first has the name of all first ones; the others keep their own behind their turn."""
+    text = SEVERAL.replace("x = ", 'on = "date", x = ')
+    text = text.replace('ordering = "at"', 'ordering = ["at", "x", "on"]')
+    spec = load_spec(write_spec(text))
+
+    assert spec.physical_types() == {
+        "k": "string",
+        "a__ts": "bigint",
+        "_ts3_a__on": "date",
+        "_ts2_a__x": "int",
+        "a__deleted": "boolean",
+        "_in_price_a__ts": "bigint",
+        "_ts2in_price_a__turn": "double",
+        "_in_price_a__price": "double",
+        "_in_price_a__currency": "string",
+        "_in_price_a__deleted": "boolean",
+    }
+    shown = ["at", "on", "x", "priced_at", "turn", "price", "currency"]
+    assert list(spec.view_names().values()) == shown
+    assert carried_names(spec, {}) == {"a__ts": "at", "_in_price_a__ts": "priced_at"}
+    assert {owner(name) for name in spec.physical_types() if name != "k"} == {("a", ""), ("a", "price")}
 
 
 def test_a_spec_without_groups_is_stored_as_ever(write_spec: Callable[[str], Path]) -> None:
@@ -111,7 +146,13 @@ BAD = [
     ('["price", "currency"]', '["at"]', "groups.price.columns", "and it orders the stream"),
     ('["price", "currency"]', '["deleted"]', "groups.price.columns", "take the tombstone out"),
     ('["price", "currency"]', '["k"]', "groups.price.columns", "unknown name 'k'"),
-    ('priced_at = "bigint"', 'priced_at = "double"', "groups.price.ordering", "cannot order by double"),
+    ('priced_at = "bigint"', 'priced_at = "boolean"', "groups.price.ordering", "cannot order by boolean"),
+    ('"priced_at"\n', '["priced_at", "x", "at"]\n', "groups.price.ordering", "and it orders the stream"),
+    ('"priced_at"\n', '["priced_at", "prize"]\n', "groups.price.ordering", "did you mean 'price'?"),
+    ('"priced_at"\n', '["priced_at", "price"]\n', "groups.price.columns", "in the group 'price' already"),
+    ('"priced_at"\n', '["priced_at", "priced_at"]\n', "groups.price.ordering", "a column is named twice"),
+    ('"priced_at"\n', "[]\n", "groups.price.ordering", "expected a column, or a list of columns"),
+    ('"priced_at"\n', "7\n", "groups.price.ordering", "expected a column, or a list of columns, found 7"),
     ("groups.price", "groups.list_price", "groups.list_price", "group names are a-z and 0-9"),
     ("groups.price", "groups.Price", "groups.Price", "group names are a-z and 0-9"),
     ('table.key = ["k"]', 'table.kind = "plain"\ntable.key = ["k"]', "groups", "merges whole rows"),
@@ -175,6 +216,39 @@ def test_a_column_of_the_table_cannot_change_its_group(
     assert "Nothing was written" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "place", "sentence"),
+    [
+        ('"at"', '["at", "x"]', "ordering", "orders a by at, and this spec by at, x"),
+        ('["at", "x"]', '"at"', "ordering", "orders a by at, x, and this spec by at"),
+        ('["at", "x"]', '["x", "at"]', "ordering", "orders a by at, x, and this spec by x, at"),
+        (
+            '["priced_at", "turn"]',
+            '["turn", "priced_at"]',
+            "groups.price.ordering",
+            "orders a.price by priced_at, turn, and this spec by turn, priced_at",
+        ),
+    ],
+)
+def test_a_group_of_the_table_keeps_its_ordering(
+    write_spec: Callable[[str], Path], before: str, after: str, place: str, sentence: str
+) -> None:
+    """Events that were compared by other columns cannot be merged again; a new group has no order yet."""
+    old = '["priced_at", "turn"]' if "priced" in before else '"at"'
+    spec, changed = (
+        load_spec(write_spec(SEVERAL.replace(f"{old}\n", f"{ordering}\n", 1))) for ordering in (before, after)
+    )
+    stored, carried = list(spec.physical_types()), carried_names(spec, {})
+    check_names(spec, stored, carried)
+
+    with pytest.raises(SpecError) as refused:
+        check_names(changed, stored, carried)
+
+    assert refused.value.key == f"streams.a.{place}"
+    assert sentence in str(refused.value)
+    check_names(changed, ["k", "b__ts", "_ts2_b__x"], carried)
+
+
 def test_an_ordering_column_keeps_its_place(spec: Spec, write_spec: Callable[[str], Path]) -> None:
     """The stored name of an ordering column is the same for all, so the names of the view tell them apart."""
     stored, carried = list(spec.physical_types()), carried_names(spec, {})
@@ -206,7 +280,8 @@ EVENTS = st.lists(
             "k": st.sampled_from(KEYS),
             "at": st.integers(0, 4),
             "x": st.none() | st.integers(0, 9),
-            "priced_at": st.none() | st.integers(0, 4),
+            "priced_at": st.none() | st.integers(0, 2),
+            "turn": st.none() | st.sampled_from([math.nan, -0.0, 0.0, -1.5, math.inf]),
             "price": st.none() | st.floats(0, 9, width=16),
             "currency": st.none() | st.sampled_from(["EUR", "CHF"]),
             "deleted": st.none() | st.booleans(),
@@ -216,16 +291,16 @@ EVENTS = st.lists(
 )
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Spec:
-    """The spec, once for all examples."""
+@pytest.fixture(scope="module", params=[TEXT, SEVERAL], ids=["one column", "several"])
+def loaded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Spec:
+    """The spec, once for all examples; a group is ordered by one column, or by two."""
     folder = tmp_path_factory.mktemp("spec")
     (folder / "in" / "departures").mkdir(parents=True)
-    (folder / "spec.toml").write_text(TEXT)
+    (folder / "spec.toml").write_text(request.param)
     return load_spec(folder / "spec.toml")
 
 
-@settings(database=None, deadline=None, max_examples=200)
+@settings(database=None, deadline=None, max_examples=100)
 @given(events=EVENTS, cut=st.integers(0, 12), spoilt=st.booleans())
 def test_the_second_reader_expects_the_oracle_s_rows(
     loaded: Spec,
@@ -235,19 +310,24 @@ def test_the_second_reader_expects_the_oracle_s_rows(
 ) -> None:
     """In whatever order and batches they arrive: for each group the newest event, and of equals the last."""
     groups = [list(group.items()) for group in layout_of(loaded).groups()]
+    ranks = [
+        [list(dict(group)).index(name) for name in of.stored_orderings]
+        for group, of in zip(groups, loaded.column_groups(), strict=True)
+    ]
     stream = loaded.stream("a")
+    orderings = [stream.ordering, stream.groups["price"].ordering]
     reading = Reading(loaded, stream, read_with(stream, loaded), dict(enumerate(groups)))
     rows: dict[str, list[tuple[Any, ...]]] = {}
-    for (key, ordering), row in newest(events).items():
+    for (key, ordering), row in newest(events, orderings).items():
         cells = rows.setdefault(key, [(None,) * len(group) for group in groups])
-        values = {"ts": row[ordering], **row}
-        place = list(GROUPS).index(ordering)
+        place = orderings.index(ordering)
+        values = {"ts": row[ordering[0]], **row}
         cells[place] = tuple(values[name.partition("__")[2]] for name, _ in groups[place])
     if spoilt and rows:
         key, cells = next(iter(rows.items()))
         cells[0] = (-1, *cells[0][1:])
     with tempfile.TemporaryDirectory() as folder:
-        expected = Expected(Path(folder), groups)
+        expected = Expected(Path(folder), groups, ranks=ranks)
         for batch in (events[:cut], events[cut:]):
             values = [tuple(event[name] for name in reading.layout.names) for event in batch]
             expected.add_each(itertools.chain.from_iterable(map(reading.events, values)))

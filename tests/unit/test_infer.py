@@ -107,8 +107,8 @@ def test_a_drafted_spec_is_loaded_as_it_stands(tmp_path: Path) -> None:
 
     assert spec.table.key == ("tailnum",)
     assert [(stream.name, stream.format, stream.ordering) for stream in spec.streams] == [
-        ("events", "csv", "seen_at"),
-        ("planes", "csv", "updated_at"),
+        ("events", "csv", ("seen_at",)),
+        ("planes", "csv", ("updated_at",)),
     ]
     assert types(spec, "events") == {"tailnum": "string", "seen_at": "timestamp", "delay": "double"}
     assert types(spec, "planes") == {"tailnum": "string", "updated_at": "date", "seats": "bigint"}
@@ -267,7 +267,7 @@ def test_the_ordering_is_a_column_that_looks_like_a_time(tmp_path: Path, header:
 
     spec, text = drafted(tmp_path, source, key=["id"])
 
-    assert spec.stream("a").ordering == ordering
+    assert spec.stream("a").ordering == (ordering,)
     assert ("A weak guess" in text) is (ordering == "price")
 
 

@@ -40,7 +40,7 @@ def test_nasty_file_is_drafted_or_refused_as_is_written_beside_it(file: Path, tm
     assert all(part in sentence for part, sentence in zip(expected["says"], said, strict=True))
     spec_file.write_text(text, encoding="utf-8")
     (stream,) = (spec := load_spec(spec_file)).streams
-    assert (list(spec.table.key), stream.ordering) == (expected["key"], expected["ordering"])
+    assert (list(spec.table.key), stream.ordering) == (expected["key"], (expected["ordering"],))
     assert all(part in text for part in expected.get("comments", ()))
     if "sources" in expected:
         assert dict(stream.sources(spec.table)) == expected["sources"]

@@ -258,7 +258,7 @@ def test_cells_are_the_same_only_with_sign_and_type() -> None:
 
 def test_what_a_lost_delete_may_have_removed_is_unknown_until_a_newer_event(tmp_path: Path) -> None:
     """A row or cell from before it is not compared; one from after it is, and so is a newer event."""
-    made = Expected(tmp_path, [[("a__ts", "int")]], ranks=[0])
+    made = Expected(tmp_path, [[("a__ts", "int")]], ranks=[[0]])
     made.add(0, [(("gone",), 5, (5,)), (("anew",), 5, (5,)), (("newer",), 5, (5,)), (("kept",), 5, (5,))])
     made.doubt()
     made.add(0, [(("anew",), 3, (3,)), (("newer",), 6, (6,)), (("later",), 1, (1,))])
@@ -275,7 +275,7 @@ def test_what_a_lost_delete_may_have_removed_is_unknown_until_a_newer_event(tmp_
 
 def test_an_event_that_is_lost_may_have_set_what_is_no_older(tmp_path: Path) -> None:
     """A newer or equal value, and a row that nothing explains, are not compared; an older value differs."""
-    made = Expected(tmp_path, [[("a__ts", "int"), ("a__x", "int")]], ranks=[0])
+    made = Expected(tmp_path, [[("a__ts", "int"), ("a__x", "int")]], ranks=[[0]])
     made.add(0, [((key,), 5, (5, 1)) for key in ("equal", "newer", "older")])
     made.lose([0])
 

@@ -196,7 +196,7 @@ BAD: dict[str, tuple[Changes, int, str, str]] = {
         [(f'ordering = "departed_at"\ncheckpoint = "{SECOND}"', f'ordering = "ts"\ncheckpoint = "{SECOND}"')],
         27,
         "streams.revisions.ordering",
-        "one ordering column, and that of stream 'departures' is 'departed_at'",
+        "one ordering, and that of stream 'departures' is departed_at",
     ),
     "another name in the view": (
         [(FIRST + '"', FIRST + '"\nas = { origin = "start" }')],

@@ -409,12 +409,12 @@ BAD = [
     pytest.param(
         (
             'departed_at = "timestamp"',
-            'departed_at = "double"',
+            'departed_at = "boolean"',
             21,
             "streams.departures.columns.departed_at",
-            ["cannot order by double", "use one of timestamp"],
+            ["cannot order by boolean", "use one of string, int"],
         ),
-        id="ordering-by-double",
+        id="ordering-by-boolean",
     ),
     pytest.param(
         (

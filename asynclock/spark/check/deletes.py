@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.check.strict.expected import rank_among
 from asynclock.spark.hudi.instants import DELETES
 from asynclock.spark.spec.keys import as_stored
 
@@ -50,16 +52,20 @@ class Deletes:
         for number, group in enumerate(self._spec.column_groups()):
             if "digest" in kept.columns:
                 expected.forget(number, (row[0] for row in kept.toLocalIterator()))
-            elif group.has_tombstone and group.stored_ordering in kept.columns:
+            elif group.has_tombstone and set(group.stored_orderings) <= set(kept.columns):
                 expected.add(number, self._tombstones(kept, group))
 
     def _tombstones(self, kept: DataFrame, group: ColumnGroup) -> Iterator[tuple[Key, object, Cells]]:
         shared_columns = self._spec.table.shared_columns
         shared = [F.expr(as_stored(name, self._spec.shared_type(name))) for name in shared_columns]
-        name = group.stored_ordering
-        ordering = F.expr(as_stored(name, group.ordering.type))
-        rows = kept.where(F.col(name).isNotNull()).select(*shared, ordering)
+        names = group.stored_orderings
+        ordering = [
+            F.expr(as_stored(name, column.type)) for name, column in zip(names, group.orderings, strict=True)
+        ]
+        rows = kept.where(F.col(names[0]).isNotNull()).select(*shared, *ordering)
         for row in rows.toLocalIterator():
-            *key, rank = row
-            known = {name: rank, group.stored_tombstone: True}
-            yield tuple(key), rank, tuple(map(known.get, group.stored()))
+            values = iter(row)
+            key = tuple(islice(values, len(shared)))
+            known = {**dict(zip(names, values, strict=True)), group.stored_tombstone: True}
+            cells = tuple(map(known.get, group.stored()))
+            yield key, rank_among(cells, map(list(group.stored()).index, names)), cells

@@ -16,7 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.check.strict.expected import digest_of
+from asynclock.spark.check.strict.expected import digest_of, rank_among
 from asynclock.spark.hudi.changed import statements
 from asynclock.spark.jvm import classes
 from asynclock.spark.source.checkpoint import Checkpoint
@@ -61,11 +61,11 @@ class StatementEvents:
         self._table = table
         self._readable = table.table.layout.logs_events
         self.unknown = 0
-        self._ranks: list[int] = []
+        self._ranks: list[list[int]] = []
         if self._readable:
             for group, columns in zip(spec.column_groups(), table.groups, strict=True):
                 names = [name for name, _ in columns]
-                self._ranks.append(names.index(group.stored_ordering))
+                self._ranks.append(list(map(names.index, group.stored_orderings)))
         self._all = sorted(self._find(), key=itemgetter(0))
         self.count = len(self._all)
 
@@ -190,7 +190,7 @@ class StatementEvents:
             if kind == "row":
                 for group, columns in enumerate(self._table.groups):
                     cells = tuple(islice(values, len(columns)))
-                    if group in events and (rank := cells[self._ranks[group]]) is not None:
+                    if group in events and (rank := rank_among(cells, self._ranks[group])) is not None:
                         events[group].append((key, rank, cells))
             elif kind == "delete":
                 digests.append(digest_of(key))

@@ -260,17 +260,17 @@ def validate(
     )
 
 
-def _ranks(spec: Spec, table: State) -> list[int | None]:
-    """Return the place of the ordering value among the columns of each group, if the merge uses it."""
+def _ranks(spec: Spec, table: State) -> list[list[int]]:
+    """Return the places of the ordering values among the columns of each group, if the merge uses them."""
     if _RULES[spec.table.merge] != "newest":
-        return [None] * len(table.groups)
+        return [[]] * len(table.groups)
     if spec.table.kind == "splice":
-        ordering = {group.stored_ordering for group in spec.column_groups()}
+        orderings = [group.stored_orderings for group in spec.column_groups()]
     else:
-        ordering = {stream.ordering for stream in spec.streams}
+        orderings = [spec.streams[0].ordering]
     return [
-        next((place for place, (name, _) in enumerate(group) if name in ordering), None)
-        for group in table.groups
+        [[name for name, _ in group].index(one) for one in ordering]
+        for group, ordering in zip(table.groups, orderings, strict=True)
     ]
 
 

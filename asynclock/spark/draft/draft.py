@@ -13,9 +13,10 @@ from asynclock.spark.check.strict.rows import BadFileError, Good
 from asynclock.spark.check.strict.source_file import layout_of
 from asynclock.spark.draft.guess import Streams
 from asynclock.spark.draft.sample import take
-from asynclock.spark.spec.column_groups import ORDERING, TOMBSTONE
+from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.load import format_of, parse_spec
+from asynclock.spark.spec.ordering import ORDERING
 from asynclock.spark.spec.toml import SpecFile
 
 if TYPE_CHECKING:

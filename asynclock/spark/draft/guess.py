@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import ConfigError
 from asynclock.spark.draft.texts import CHANGED_NAME, TIME_NAME
-from asynclock.spark.spec.column_groups import ORDERING, TOMBSTONE
+from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.model import KEY_TYPES
+from asynclock.spark.spec.ordering import ORDERING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -18,9 +18,10 @@ from asynclock.spark.check.strict.source_file import opened
 from asynclock.spark.draft.reasons import DAMAGED, HEAD_BYTES, nested_json, no_json, no_record, other_content
 from asynclock.spark.draft.texts import CHANGED_NAME, TIME_NAME, TextColumn
 from asynclock.spark.spec.column import plain_name
-from asynclock.spark.spec.column_groups import ORDERING, TOMBSTONE
+from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.dialect import CsvDialect, Encoding
 from asynclock.spark.spec.load import COMPRESSIONS, format_of
+from asynclock.spark.spec.ordering import ORDERING
 from asynclock.spark.spec.view import COLUMN_NAME
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import ChainMap
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
@@ -164,7 +164,8 @@ class SpliceLayout(Layout):
         return stored.where(is_shown).select(*plain)
 
     def _alive(self, group: ColumnGroup) -> Column:
-        return F.col(group.stored_ordering).isNotNull() & self._undeleted(group.stored_tombstone)
+        ordered = reduce(and_, (F.col(name).isNotNull() for name in group.stored_orderings))
+        return ordered & self._undeleted(group.stored_tombstone)
 
     def refuse_deletes(self) -> None:
         """Allow them: a tombstone is an event."""

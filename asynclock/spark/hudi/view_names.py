@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asynclock.spark.spec.column_groups import ORDERING, TOMBSTONE, group_of, owner
-from asynclock.spark.spec.functions import described
+from asynclock.spark.spec.column_groups import TOMBSTONE, group_of, owner
+from asynclock.spark.spec.functions import FunctionGroup, described
 from asynclock.spark.spec.load import misplaced
+from asynclock.spark.spec.ordering import ORDERING, orderings_among
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +31,7 @@ def carried_names(spec: Spec, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> None:
-    """Refuse a spec that would rename a column of the view, or merge it in another group.
+    """Refuse a spec that would rename a column of the view, or merge it in another group or order.
 
     Args:
         spec: The spec.
@@ -38,11 +39,13 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
         known: The names in commits.
 
     Raises:
-        SpecError: A column of the table would get another name or group; nothing was written.
+        SpecError: A column of the table would get another name or group, or a group another order. Nothing
+            was written.
     """
     names = spec.view_names()
     present = set(stored)
     _check_groups(spec, present, known)
+    _check_orderings(spec, present, known)
     for stream in spec.streams:
         for column in stream.owned(spec.table):
             physical = stream.physical(column)
@@ -92,6 +95,26 @@ def _check_groups(spec: Spec, present: Iterable[str], known: Mapping[str, str]) 
                         else ("columns", column.name)
                     )
                     raise misplaced(spec, ("streams", stream.name, *place), column.name, reason)
+
+
+def _check_orderings(spec: Spec, present: Iterable[str], known: Mapping[str, str]) -> None:
+    """Refuse a spec that orders a group of the table by other columns; ``ts`` stands for the first of any."""
+    if spec.table.kind == "plain":
+        return
+    among = orderings_among(present)
+    for group in spec.column_groups():
+        stored = among.get(group.prefix, [])
+        if isinstance(group, FunctionGroup) or stored in ([], list(group.stored_orderings)):
+            continue
+        first, *further = stored
+        wanted = ", ".join(column.name for column in group.orderings)
+        has = ", ".join([known.get(first, group.orderings[0].name), *map(_plain, further)])
+        reason = (
+            f"the table orders {group.label} by {has}, and this spec by {wanted}: the events so far cannot "
+            "be merged again. Nothing was written; leave the ordering as it is, or splice into a new table"
+        )
+        place = ("groups", group.name, "ordering") if group.name else ("ordering",)
+        raise misplaced(spec, ("streams", group.stream, *place), wanted, reason)
 
 
 def _among(group: str) -> str:

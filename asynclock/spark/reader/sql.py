@@ -211,10 +211,10 @@ def _is_present(spec: Spec, stream: StreamSpec, present: Collection[str]) -> str
 
 
 def _alive(group: ColumnGroup, present: Collection[str]) -> str:
-    ordering, tombstone = group.stored_ordering, group.stored_tombstone
-    if ordering not in present:
+    tombstone = group.stored_tombstone
+    if not set(group.stored_orderings) <= set(present):
         return "false"
-    alive = f"`{ordering}` IS NOT NULL"
+    alive = " AND ".join(f"`{name}` IS NOT NULL" for name in group.stored_orderings)
     return f"({alive} AND NOT coalesce(`{tombstone}`, false))" if tombstone in present else alive
 
 

@@ -24,9 +24,9 @@ from asynclock.spark.hudi.table import REPAIR_COPY, Table
 from asynclock.spark.reader.snapshot import stored_rows
 from asynclock.spark.services.plans import remove_empty_plans
 from asynclock.spark.source.files import frame_of
-from asynclock.spark.spec.column_groups import ORDERING
 from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.model import RECORD_KEY
+from asynclock.spark.spec.ordering import merged_as, orderings_among
 from asynclock.spark.work.worker import reserved
 
 if TYPE_CHECKING:
@@ -170,19 +170,19 @@ class _Repair:
     def _fits(self, rows: DataFrame) -> Column:
         table = self._spec.table
         keyed = [f"coalesce(CAST(`{name}` AS STRING), '') <> ''" for name in table.shared_columns]
-        seen = [f"`{name}` IS NOT NULL" for name in rows.columns if name.endswith(f"__{ORDERING}")]
+        seen = map(_ordered, orderings_among(rows.columns).values())
         return F.expr(f"{' AND '.join(keyed)} AND ({' OR '.join(seen)})")
 
     def _values(self, rows: DataFrame) -> Iterator[str]:
-        present = set(rows.columns)
+        orderings = orderings_among(rows.columns)
         for name in rows.columns:
-            stream, separator, _ = name.partition("__")
-            ordering = f"{stream}__{ORDERING}"
+            prefix, separator, _ = name.partition("__")
+            ordering = orderings.get(merged_as(prefix)) if separator else None
             if name == RECORD_KEY:
                 yield f"{record_key(self._spec.table)} AS `{name}`"
-            elif separator and stream and ordering in present:
+            elif ordering:
                 # Without its ordering value a stream's columns are dropped by the merge.
-                yield f"CASE WHEN `{ordering}` IS NOT NULL THEN `{name}` END AS `{name}`"
+                yield f"CASE WHEN {_ordered(ordering)} THEN `{name}` END AS `{name}`"
             else:
                 yield f"CASE WHEN true THEN `{name}` END AS `{name}`"
 
@@ -204,3 +204,8 @@ class _Repair:
 
     def _below(self, path: str) -> str:
         return f"{self._table.path}/{path}"
+
+
+def _ordered(ordering: list[str]) -> str:
+    """Return SQL that says whether a row has the ordering values of a group."""
+    return " AND ".join(f"`{name}` IS NOT NULL" for name in ordering)

@@ -222,7 +222,7 @@ def event_columns(spec: Spec, stream: StreamSpec) -> tuple[dict[str, str], list[
     """Return the types of the columns of an event, and the columns that must not be null."""
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
     owned = {column.name: column.type for column in stream.owned(spec.table)}
-    return shared | owned, [*shared, stream.ordering]
+    return shared | owned, [*shared, *stream.ordering]
 
 
 def bad_rows(parsed: DataFrame, places: Mapping[str, str]) -> DataFrame:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.spark.spec.checked import checked, raise_all, wrong
 from asynclock.spark.spec.column import Column
+from asynclock.spark.spec.ordering import ORDERING, Ordering, merged_as, misfits, stored_name
 from asynclock.spark.spec.toml import unknown_name
 
 if TYPE_CHECKING:
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 
     from asynclock.errors import ConfigError
 
-ORDERING_TYPES: Final = ("timestamp", "date", "int", "bigint", "string")
 TOMBSTONE: Final = "deleted"
-ORDERING: Final = "ts"
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*")
 _MARK: Final = "_in_"
 """Begins the stored names of a group's columns; no name of a stream begins with ``_``."""
+_OF_FUNCTION: Final = re.compile(rf"({ORDERING}[0-9]*|{TOMBSTONE})$")
+"""Ends the word for a function in the stored names of what orders and erases its values."""
 
 
 @checked
@@ -29,11 +30,12 @@ class GroupSpec:
     """Columns of a stream that are merged as one, apart from the others.
 
     Attributes:
-        ordering: The column whose newer value wins the group; a row in which it is null has no event for it.
+        ordering: The columns whose newer values win the group, compared in turn; a row with a null in one of
+            them has no event for it.
         columns: The other columns of the group.
     """
 
-    ordering: str
+    ordering: Ordering
     columns: tuple[str, ...]
 
 
@@ -44,13 +46,13 @@ class ColumnGroup:
     Attributes:
         stream: The stream whose events set them.
         name: Name of the group in the stream; empty: the stream's own columns.
-        ordering: The column that orders its events.
-        columns: Its columns, the ordering column among them, and its tombstone if events say it.
+        orderings: The columns that order its events, compared in turn.
+        columns: Its columns, the ordering columns among them, and its tombstone if events say it.
     """
 
     stream: str
     name: str
-    ordering: Column
+    orderings: tuple[Column, ...]
     columns: tuple[Column, ...]
 
     @property
@@ -84,14 +86,14 @@ class ColumnGroup:
         return False
 
     @property
-    def needed(self) -> str | None:
-        """The column without whose value a row has no event for the group; None: each row has one."""
-        return self.ordering.name if self.name else None
+    def needed(self) -> tuple[str, ...]:
+        """The columns without whose values a row has no event for the group; none: each row has one."""
+        return tuple(column.name for column in self.orderings) if self.name else ()
 
     @property
-    def stored_ordering(self) -> str:
-        """The stored name of the ordering column."""
-        return f"{self.prefix}__{ORDERING}"
+    def stored_orderings(self) -> tuple[str, ...]:
+        """The stored names of the ordering columns, in turn."""
+        return tuple(map(self.physical, self.orderings))
 
     @property
     def stored_tombstone(self) -> str:
@@ -100,7 +102,8 @@ class ColumnGroup:
 
     def physical(self, column: Column) -> str:
         """Return the stored name of one of its columns."""
-        return f"{self.prefix}__{ORDERING if column.name == self.ordering.name else column.name}"
+        ordering = [one.name for one in self.orderings]
+        return physical_name(self.stream, self.name, column.name, ordering)
 
     def values(self) -> dict[str, Column]:
         """Return the columns whose values an event sets, by their stored names."""
@@ -126,19 +129,34 @@ def group_prefix(stream: str, group: str) -> str:
     return f"{_MARK}{group}_{stream}" if group else stream
 
 
+def physical_name(stream: str, group: str, column: str, ordering: Sequence[str]) -> str:
+    """Return the stored name of a column of a group.
+
+    Args:
+        stream: The stream.
+        group: The group in the stream; empty: the stream's own columns.
+        column: The column.
+        ordering: The columns that order the group.
+    """
+    if column in ordering:
+        return stored_name(stream, group, column, ordering.index(column) + 1)
+    return f"{group_prefix(stream, group)}__{column}"
+
+
 def owner(physical: str) -> tuple[str, str] | None:
     """Return the stream and the group of a stored column; None for a key or partition column.
 
     The group of a column with a merge function is the word for the function, between underscores.
     """
     prefix, separator, _ = physical.partition("__")
+    prefix = merged_as(prefix)
     if not separator or not prefix:
         return None
     if not prefix.startswith("_"):
         return prefix, ""
     word, _, rest = prefix[1:].partition("_")
     if word != _MARK.strip("_"):
-        return rest, f"_{word.removesuffix(ORDERING).removesuffix(TOMBSTONE)}_"
+        return rest, f"_{_OF_FUNCTION.sub('', word)}_"
     group, _, stream = rest.partition("_")
     return stream, group
 
@@ -149,13 +167,13 @@ def group_of(physical: str) -> str:
     return found[1] if found else ""
 
 
-def check_groups(groups: Mapping[str, GroupSpec], types: Mapping[str, str], ordering: str) -> None:
+def check_groups(groups: Mapping[str, GroupSpec], types: Mapping[str, str], ordering: Sequence[str]) -> None:
     """Refuse groups that cannot be merged.
 
     Args:
         groups: The groups of a stream by their names.
         types: The types of the stream's columns by their names.
-        ordering: The column that orders the stream.
+        ordering: The columns that order the stream.
 
     Raises:
         ConfigError: A name cannot be a group's, a column is unknown or in two groups, or the type of an
@@ -165,16 +183,17 @@ def check_groups(groups: Mapping[str, GroupSpec], types: Mapping[str, str], orde
 
 
 def _misfits(
-    groups: Mapping[str, GroupSpec], types: Mapping[str, str], ordering: str
+    groups: Mapping[str, GroupSpec], types: Mapping[str, str], ordering: Sequence[str]
 ) -> Iterator[ConfigError]:
-    taken = {ordering: "it orders the stream"}
+    taken = dict.fromkeys(ordering, "it orders the stream")
     for name, group in groups.items():
         setting = f"groups.{name}"
         if not _NAME.fullmatch(name):
             yield wrong(setting, name, "group names are a-z and 0-9, the first a letter; rename the group")
             continue
         for key, column in _named(group):
-            reason = _unfit(column, types) or (key == "ordering" and _unordered(types[column]))
+            unordered = dict(misfits(group.ordering, types)) if key == "ordering" else {}
+            reason = _unfit(column, types) or unordered.get(column)
             if not reason and column in taken:
                 reason = f"a column is in one group only, and {taken[column]}; name another column"
             if reason:
@@ -184,7 +203,8 @@ def _misfits(
 
 
 def _named(group: GroupSpec) -> Iterator[tuple[str, str]]:
-    yield "ordering", group.ordering
+    for column in group.ordering:
+        yield "ordering", column
     for column in group.columns:
         yield "columns", column
 
@@ -197,38 +217,29 @@ def _unfit(column: str, types: Mapping[str, str]) -> str | None:
     return None
 
 
-def _unordered(kind: str) -> str | None:
-    return None if kind in ORDERING_TYPES else unordered(kind)
-
-
-def unordered(kind: str) -> str:
-    """Return the reason why values of a type order no events."""
-    return f"cannot order by {kind}; use one of {', '.join(ORDERING_TYPES)}"
-
-
 def split(
-    stream: str, ordering: str, groups: Mapping[str, GroupSpec], owned: Sequence[Column]
+    stream: str, ordering: Sequence[str], groups: Mapping[str, GroupSpec], owned: Sequence[Column]
 ) -> tuple[ColumnGroup, ...]:
     """Return the column groups of a stream, that of its own ordering first.
 
     Args:
         stream: Its name.
-        ordering: The column that orders it.
+        ordering: The columns that order it.
         groups: Its further groups by their names.
         owned: Its columns without those that have a merge function.
     """
     by_name = {column.name: column for column in owned}
-    elsewhere = {name for group in groups.values() for name in (group.ordering, *group.columns)}
+    elsewhere = {name for group in groups.values() for name in (*group.ordering, *group.columns)}
     tombstone = [by_name[TOMBSTONE]] if TOMBSTONE in by_name else []
     own = tuple(column for column in owned if column.name not in elsewhere)
     return (
-        ColumnGroup(stream=stream, name="", ordering=by_name[ordering], columns=own),
+        ColumnGroup(stream=stream, name="", orderings=tuple(by_name[name] for name in ordering), columns=own),
         *(
             ColumnGroup(
                 stream=stream,
                 name=name,
-                ordering=by_name[group.ordering],
-                columns=(*(by_name[one] for one in (group.ordering, *group.columns)), *tombstone),
+                orderings=tuple(by_name[one] for one in group.ordering),
+                columns=(*(by_name[one] for one in (*group.ordering, *group.columns)), *tombstone),
             )
             for name, group in groups.items()
         ),

@@ -10,6 +10,7 @@ from pydantic import WithJsonSchema
 from asynclock.spark.spec.checked import raise_all, wrong
 from asynclock.spark.spec.column import Column
 from asynclock.spark.spec.column_groups import TOMBSTONE, ColumnGroup
+from asynclock.spark.spec.ordering import ORDERING
 from asynclock.spark.spec.toml import unknown_name
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ Function = Annotated[str, WithJsonSchema({"type": "string", "enum": [NEWEST, *_W
 _OF_VALUES: Final = frozenset({"max", "min"})
 _OF_BOOLEANS: Final = frozenset({"bool_or", "bool_and"})
 _REVERSED: Final = frozenset({"min", "first", "firstany"})
-_ORDERING: Final = "ts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +83,12 @@ class FunctionGroup(ColumnGroup):
         return f"_{self.word}_{self.stream}__{self.value.name}"
 
     @property
-    def stored_ordering(self) -> str:
-        """The stored name of the column that orders the events; of a maximum it is the column itself."""
+    def stored_orderings(self) -> tuple[str, ...]:
+        """The stored names of the columns that order the events; of a maximum it is the column itself."""
         if self.word in _OF_VALUES:
-            return self.stored_value
-        return f"_{self.word}{_ORDERING}_{self.stream}__{self.value.name}"
+            return (self.stored_value,)
+        turns = ("", *range(2, len(self.orderings) + 1))
+        return tuple(f"_{self.word}{ORDERING}{turn}_{self.stream}__{self.value.name}" for turn in turns)
 
     @property
     def stored_tombstone(self) -> str:
@@ -95,19 +96,22 @@ class FunctionGroup(ColumnGroup):
         return f"_{self.word}{TOMBSTONE}_{self.stream}__{self.value.name}"
 
     @property
-    def needed(self) -> str | None:
-        """The column without whose value a row has no event; None: each row has one."""
-        return None if self.word == _WORDS["first_value"] else self.value.name
+    def needed(self) -> tuple[str, ...]:
+        """The column without whose value a row has no event; none: each row has one."""
+        return () if self.word == _WORDS["first_value"] else (self.value.name,)
 
     def values(self) -> dict[str, Column]:
         """Return the columns whose values an event sets, by their stored names."""
-        found = {self.stored_ordering: self.ordering, self.stored_value: self.value}
-        return found | {self.stored_tombstone: _TOMBSTONE_COLUMN} if self.says_deleted else found
+        return self._stored(with_tombstone=self.says_deleted)
 
     def stored(self) -> dict[str, Column]:
         """Return its columns by their stored names."""
-        found = {self.stored_ordering: self.ordering, self.stored_value: self.value}
-        return found | {self.stored_tombstone: _TOMBSTONE_COLUMN} if self.has_tombstone else found
+        return self._stored(with_tombstone=self.has_tombstone)
+
+    def _stored(self, *, with_tombstone: bool) -> dict[str, Column]:
+        found = dict(zip(self.stored_orderings, self.orderings, strict=True))
+        found[self.stored_value] = self.value
+        return found | {self.stored_tombstone: _TOMBSTONE_COLUMN} if with_tombstone else found
 
     def owns(self, physical: str) -> bool:  # noqa: ARG002  as the other has it
         """Return False: an event without the column is no event for it."""
@@ -125,13 +129,13 @@ def described(word: str) -> str:
 
 
 def function_groups(
-    stream: str, ordering: Column, functions: Mapping[str, str], owned: Sequence[Column]
+    stream: str, orderings: tuple[Column, ...], functions: Mapping[str, str], owned: Sequence[Column]
 ) -> tuple[FunctionGroup, ...]:
     """Return a group for each column with a merge function other than ``last_value``.
 
     Args:
         stream: The name of the stream.
-        ordering: The column that orders it.
+        orderings: The columns that order it.
         functions: The merge functions by the names of the columns.
         owned: The columns of the stream.
     """
@@ -140,7 +144,7 @@ def function_groups(
         FunctionGroup(
             stream=stream,
             name="",
-            ordering=column if _WORDS[function] in _OF_VALUES else ordering,
+            orderings=(column,) if _WORDS[function] in _OF_VALUES else orderings,
             columns=(column,),
             value=column,
             word=_WORDS[function],
@@ -152,7 +156,11 @@ def function_groups(
 
 
 def check_functions(
-    merge: Mapping[str, str], nulls: str, types: Mapping[str, str], ordering: str, grouped: Collection[str]
+    merge: Mapping[str, str],
+    nulls: str,
+    types: Mapping[str, str],
+    ordering: Sequence[str],
+    grouped: Collection[str],
 ) -> None:
     """Refuse merge functions that a column cannot have.
 
@@ -160,7 +168,7 @@ def check_functions(
         merge: The functions by the names of the columns.
         nulls: What a null does by default.
         types: The types of the stream's columns by their names.
-        ordering: The column that orders the stream.
+        ordering: The columns that order the stream.
         grouped: The columns in column groups.
 
     Raises:
@@ -171,7 +179,11 @@ def check_functions(
 
 
 def _misfits(
-    merge: Mapping[str, str], nulls: str, types: Mapping[str, str], ordering: str, grouped: Collection[str]
+    merge: Mapping[str, str],
+    nulls: str,
+    types: Mapping[str, str],
+    ordering: Sequence[str],
+    grouped: Collection[str],
 ) -> Iterator[ConfigError]:
     if nulls == "keep" and grouped:
         reason = "with groups no function is the default; name the columns in merge, or drop the groups"
@@ -187,7 +199,7 @@ def _misfits(
                 "a sum would count a repeated event again; store the events, and sum in a query",
             ),
             (function not in {NEWEST, "sum", *_WORDS}, unknown_name(function, [NEWEST, *_WORDS])),
-            (name in {ordering, TOMBSTONE}, "the newest event sets it; take it out"),
+            (name in {*ordering, TOMBSTONE}, "the newest event sets it; take it out"),
             (name in grouped, "a column in a group is merged with that; take it out of one of them"),
             (
                 function in _OF_BOOLEANS and not is_boolean,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from asynclock.spark.spec.checked import raise_all, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from asynclock.errors import ConfigError
 
@@ -110,13 +110,17 @@ def _check_plain(given: Mapping[str, str], buckets: int) -> None:
 
 
 def check_whole_rows(
-    streams: Mapping[str, Mapping[str, str]], orderings: Mapping[str, str], *, merge: str, buckets: int
+    streams: Mapping[str, Mapping[str, str]],
+    orderings: Mapping[str, Sequence[str]],
+    *,
+    merge: str,
+    buckets: int,
 ) -> None:
     """Refuse streams of a plain table whose events are not rows of one table.
 
     Args:
         streams: For each stream the types of its columns, without key and partition columns.
-        orderings: For each stream its ordering column.
+        orderings: For each stream its ordering columns.
         merge: The merge of the table.
         buckets: Its hash buckets per partition; 0: none.
 
@@ -127,7 +131,11 @@ def check_whole_rows(
 
 
 def _misfits(
-    streams: Mapping[str, Mapping[str, str]], orderings: Mapping[str, str], *, merge: str, buckets: int
+    streams: Mapping[str, Mapping[str, str]],
+    orderings: Mapping[str, Sequence[str]],
+    *,
+    merge: str,
+    buckets: int,
 ) -> Iterator[ConfigError]:
     if len(streams) > 1 and not buckets:
         reason = (
@@ -140,10 +148,10 @@ def _misfits(
     for stream, types in streams.items():
         if orderings[stream] != orderings[first]:
             reason = (
-                f"a plain table has one ordering column, and that of stream {first!r} is "
-                f"{orderings[first]!r}; use the same in each stream"
+                f"a plain table has one ordering, and that of stream {first!r} is "
+                f"{', '.join(orderings[first])}; use the same in each stream"
             )
-            yield wrong(f"streams.{stream}.ordering", orderings[stream], reason)
+            yield wrong(f"streams.{stream}.ordering", ", ".join(orderings[stream]), reason)
         for name, type_ in types.items():
             other, spelled, found = known.setdefault(name.lower(), (stream, name, type_))
             if (spelled, found) != (name, type_):

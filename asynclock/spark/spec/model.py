@@ -20,16 +20,7 @@ from asynclock.backends._url import refuse_credentials
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.checked import Whole, checked, problems_of, refuse, run_all, wrong
 from asynclock.spark.spec.column import Column, Columns
-from asynclock.spark.spec.column_groups import (
-    ORDERING,
-    ORDERING_TYPES,
-    TOMBSTONE,
-    GroupSpec,
-    check_groups,
-    group_prefix,
-    split,
-    unordered,
-)
+from asynclock.spark.spec.column_groups import TOMBSTONE, GroupSpec, check_groups, physical_name, split
 from asynclock.spark.spec.defaults import check_defaults, sql_literal
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.functions import (
@@ -54,6 +45,7 @@ from asynclock.spark.spec.kinds import (
     check_combination,
     check_whole_rows,
 )
+from asynclock.spark.spec.ordering import ORDERING, Ordering, misfits
 from asynclock.spark.spec.place import beside
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
@@ -154,7 +146,7 @@ class StreamSpec:
         source: Glob of the source files; a local one must match a file or name an empty folder.
         kafka: The topic that is read in place of files; then the source is empty.
         format: Format of the files; columns are matched by name in all formats. Records of a topic are JSON.
-        ordering: The column whose newer value wins; stored as ``<name>__ts``.
+        ordering: The columns whose newer values win, compared in turn; the first is stored as ``<name>__ts``.
         checkpoint: Folder of the query's progress; the quarantine is next to it.
         columns: The stream's columns, in the order of the view; may also give the types of key columns.
         csv: Dialect of CSV files; None: RFC 4180.
@@ -176,7 +168,7 @@ class StreamSpec:
     source: str = ""
     kafka: KafkaSpec | None = None
     format: SourceFormat
-    ordering: str
+    ordering: Ordering
     checkpoint: str
     columns: Columns
     csv: CsvDialect | None = None
@@ -235,18 +227,21 @@ class StreamSpec:
 
     def _check_ordering(self) -> None:
         types = {column.name: column.type for column in self.columns}
-        if self.ordering not in types:
-            known = ", ".join(types) or "none"
-            reason = f"the ordering column is missing; add {self.ordering!r} to columns (there are: {known})"
-            for column in self.columns:
-                if column.source == self.ordering:
-                    reason = f"that is a name in the files; write the name of the column, {column.name!r}"
-            raise wrong("ordering", self.ordering, reason)
-        if types[self.ordering] not in ORDERING_TYPES:
-            raise wrong(f"columns.{self.ordering}", types[self.ordering], unordered(types[self.ordering]))
-        taken = ORDERING in map(str.lower, types) and self.ordering.lower() != ORDERING
+        for name in self.ordering:
+            if name not in types:
+                known = ", ".join(types) or "none"
+                reason = f"the ordering column is missing; add {name!r} to columns (there are: {known})"
+                for column in self.columns:
+                    if column.source == name:
+                        reason = f"that is a name in the files; write the name of the column, {column.name!r}"
+                raise wrong("ordering", name, reason)
+        for name, reason in misfits(self.ordering, types):
+            raise wrong(f"columns.{name}", types[name], reason)
+        taken = ORDERING in map(str.lower, types) and self.ordering[0].lower() != ORDERING
         if not self.whole_rows and taken:
-            reason = f"{self.name}__{ORDERING} holds the ordering column {self.ordering!r}; use another name"
+            reason = (
+                f"{self.name}__{ORDERING} holds the ordering column {self.ordering[0]!r}; use another name"
+            )
             raise wrong(f"columns.{ORDERING}", ORDERING, reason)
 
     @property
@@ -269,11 +264,11 @@ class StreamSpec:
         functions = {column.name: self.function(column.name) for column in owned}
         plain = [column for column in owned if functions[column.name] == NEWEST]
         own, *groups = split(self.name, self.ordering, self.groups, plain)
-        return (own, *groups, *function_groups(self.name, own.ordering, functions, owned))
+        return (own, *groups, *function_groups(self.name, own.orderings, functions, owned))
 
     def function(self, name: str) -> str:
         """Return the merge function of a column."""
-        by_default = self.nulls == "erase" or name in {self.ordering, TOMBSTONE}
+        by_default = self.nulls == "erase" or name in {*self.ordering, TOMBSTONE}
         return self.merge.get(name, NEWEST if by_default else KEPT)
 
     def stored(self, table: TableSpec) -> dict[str, Column]:
@@ -293,12 +288,12 @@ class StreamSpec:
             return stored_name(self.name, column.name, function)
         name = next((group for group, one in self.grouped() if one == column.name), "")
         ordering = self.groups[name].ordering if name else self.ordering
-        return f"{group_prefix(self.name, name)}__{ORDERING if column.name == ordering else column.name}"
+        return physical_name(self.name, name, column.name, ordering)
 
     def grouped(self) -> Iterator[tuple[str, str]]:
         """Yield the names of the groups and of the columns in them."""
         for name, group in self.groups.items():
-            yield from ((name, column) for column in (group.ordering, *group.columns))
+            yield from ((name, column) for column in (*group.ordering, *group.columns))
 
     def sources(self, table: TableSpec) -> dict[str, str]:
         """Return the names in the files or records, by the names of the columns that an event has."""
@@ -311,7 +306,7 @@ class StreamSpec:
         for name in self.optional:
             if name not in names:
                 raise wrong("optional", name, unknown_name(name, names))
-            if name == self.ordering:
+            if name in self.ordering:
                 raise wrong("optional", name, "the ordering column cannot be missing; take it out")
 
     def _check_envelope(self) -> None:
@@ -334,7 +329,7 @@ class StreamSpec:
 
     def _check_defaults(self) -> None:
         unfit = {
-            self.ordering: "the ordering column of an event is never null",
+            **dict.fromkeys(self.ordering, "the ordering column of an event is never null"),
             TOMBSTONE: "the tombstone is not in the view",
         }
         check_defaults(self.default, {each.name: each.type for each in self.columns}, unfit)
@@ -498,7 +493,7 @@ class Spec:
                 if name in stream.optional:
                     reason = "a key or partition column cannot be missing; take it out"
                     raise wrong(f"streams.{stream.name}.optional", name, reason)
-                if name == stream.ordering:
+                if name in stream.ordering:
                     reason = "a key or partition column cannot order a stream; choose another column"
                     raise wrong(f"streams.{stream.name}.ordering", name, reason)
         for stream in self.streams:

@@ -6,13 +6,14 @@ import contextlib
 import datetime as dt
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
@@ -22,21 +23,22 @@ from asynclock.spark.hudi.options import read_options
 from asynclock.spark.results import DeleteReport
 from asynclock.spark.spec.checked import wrong
 from asynclock.spark.spec.column import sql_type
+from asynclock.spark.spec.defaults import sql_literal
 from asynclock.spark.spec.functions import FunctionGroup
 from asynclock.spark.spec.keys import row_digest
 from asynclock.spark.spec.toml import unknown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from typing import Self
-
-    from pyspark.sql import Column
 
     from asynclock.spark.hudi.table import Table
     from asynclock.spark.spec.column_groups import ColumnGroup
     from asynclock.spark.spec.model import Spec
 
-UpTo = int | str | dt.datetime | dt.date
+Value = int | float | str | Decimal | dt.datetime | dt.date
+UpTo = Value | Sequence[Value]
+"""An ordering value; of several ordering columns a list, in turn."""
 
 DELETE_LOCK: Final = "delete/table"
 _PRESENT: Final = "_asynclock_present"
@@ -51,12 +53,12 @@ class Deletion:
 
     Attributes:
         spec: The table.
-        up_to: SQL of the ordering value by the label of the group; None: the value of the newest event in the
+        up_to: SQL of the ordering values by the label of the group; None: those of the newest event in the
             table. Empty: a delete of Hudi, which removes the whole row.
     """
 
     spec: Spec
-    up_to: Mapping[str, str | None]
+    up_to: Mapping[str, tuple[str, ...] | None]
 
     @classmethod
     def of(cls, spec: Spec, stream: str | None, up_to: UpTo | Mapping[str, UpTo] | None) -> Self:
@@ -127,25 +129,32 @@ class Deletion:
         known = set(stored.columns)
         deleted = self.spec.column_groups() if self.of_whole_rows else self._groups()
         alive = [_alive(one, known).alias(_alive_name(one)) for one in deleted]
-        newest = [_newest(one, known).alias(_newest_name(one)) for one in deleted]
+        newest = [
+            value.alias(_newest_name(name))
+            for one in deleted
+            for name, value in zip(one.stored_orderings, _newest(one, known), strict=True)
+        ]
         found = keys.join(stored.select(*shared, *alive, *newest), list(shared), "left")
         is_present = reduce(or_, (F.coalesce(F.col(_alive_name(one)), F.lit(False)) for one in deleted))
-        tombstones = []
+        tombstones: list[Column] = []
         for group in self._groups():
-            value = self.up_to[group.label]
             # A kept value has the order of its stream, whose newest event is the newest of all.
             of = self.spec.stream(group.stream).column_groups(self.spec.table)[0] if not group.name else group
-            newest_alive = F.when(F.col(_alive_name(of)), F.col(_newest_name(of)))
-            tombstones.append((newest_alive if value is None else F.expr(value)).alias(group.stored_ordering))
+            limit = self.up_to[group.label]
+            newest_alive = [
+                F.when(F.col(_alive_name(of)), F.col(_newest_name(one))) for one in of.stored_orderings
+            ]
+            values = newest_alive if limit is None else map(F.expr, limit)
+            tombstones += map(Column.alias, values, group.stored_orderings)
         return found.select(*shared, is_present.alias(_PRESENT), *tombstones)
 
     def values(self) -> dict[str, str]:
         """Return SQL for the physical columns of a tombstone, over the rows of ``found``."""
-        values = {}
+        values: dict[str, str] = {}
         for group in self._groups():
-            ordering = f"`{group.stored_ordering}`"
-            values[group.stored_ordering] = ordering
-            values[group.stored_tombstone] = f"CASE WHEN {ordering} IS NOT NULL THEN true END"
+            values |= {name: f"`{name}`" for name in group.stored_orderings}
+            first = values[group.stored_orderings[0]]  # the others are null if it is
+            values[group.stored_tombstone] = f"CASE WHEN {first} IS NOT NULL THEN true END"
         return values
 
     def _groups(self) -> list[ColumnGroup]:
@@ -155,7 +164,7 @@ class Deletion:
         """Return SQL that says whether a row has anything to write."""
         if self.of_whole_rows:
             return F.lit(True)
-        return reduce(or_, (F.col(group.stored_ordering).isNotNull() for group in self._groups()))
+        return reduce(or_, (F.col(group.stored_orderings[0]).isNotNull() for group in self._groups()))
 
 
 def key_frame(table: Table, keys: DataFrame | Iterable[Mapping[str, Any]]) -> DataFrame:
@@ -190,18 +199,20 @@ def _refuse_kept(groups: Sequence[ColumnGroup]) -> None:
             raise ConfigError(setting="stream", value=group.stream, reason=f"{reason}; nothing was written")
 
 
-def _limits(groups: Sequence[ColumnGroup], up_to: UpTo | Mapping[str, UpTo], what: str) -> dict[str, str]:
+def _limits(
+    groups: Sequence[ColumnGroup], up_to: UpTo | Mapping[str, UpTo], what: str
+) -> dict[str, tuple[str, ...]]:
     """Return SQL of the ordering values by the labels of the groups."""
     if not isinstance(up_to, Mapping):
-        no_time = (one for one in groups if one.ordering.type not in {"timestamp", "date"})
+        no_time = (one for one in groups if not _is_by_time(one))
         if len(groups) > 1 and (one := next(no_time, None)):
             every = "column groups" if any(group.name for group in groups) else "streams"
             reason = (
-                f"{_called(one)} is ordered by {one.ordering.name} ({one.ordering.type}), so no one value is "
-                f"right for all {every}; give one for each"
+                f"{_called(one)} is ordered by {_ordering(one)}, so no one value is right for all {every}; "
+                "give one for each"
             )
             raise _wrong(up_to, reason)
-        return {group.label: ordering_value(group, up_to) for group in groups}
+        return {group.label: ordering_values(group, up_to) for group in groups}
     labels = [group.label for group in groups]
     for label in up_to:
         if label not in labels:
@@ -209,32 +220,47 @@ def _limits(groups: Sequence[ColumnGroup], up_to: UpTo | Mapping[str, UpTo], wha
     if missing := [label for label in labels if label not in up_to]:
         reason = f"{what} is deleted; give the ordering value of {', '.join(missing)} as well"
         raise _wrong(dict(up_to), reason)
-    return {group.label: ordering_value(group, up_to[group.label]) for group in groups}
+    return {group.label: ordering_values(group, up_to[group.label]) for group in groups}
 
 
-def ordering_value(group: ColumnGroup, value: UpTo) -> str:
-    """Return SQL for an ordering value of a column group.
+def ordering_values(group: ColumnGroup, up_to: UpTo) -> tuple[str, ...]:
+    """Return SQL for the ordering values of a column group.
 
     Args:
         group: The group.
-        value: The value, or its text: digits, a date or time by ISO 8601 (UTC unless it says otherwise).
+        up_to: The value, or its text: digits, a date or time by ISO 8601 (UTC unless it says otherwise). If
+            several columns order the group, a list of their values.
 
     Raises:
-        ConfigError: The value is not of the type of the ordering column.
+        ConfigError: There are more or fewer values than columns, or one is not of the type of its column.
     """
-    kind = group.ordering.type
-    sql = _SQL[kind](kind, value)
-    if sql is None:
-        reason = f"{_called(group)} is ordered by {group.ordering.name} ({kind}), and this is no {kind}"
-        raise _wrong(value, reason)
-    return sql
+    values = up_to if isinstance(up_to, list | tuple) else [up_to]
+    if len(values) != len(group.orderings):
+        reason = f"{_called(group)} is ordered by {_ordering(group)}; give "
+        raise _wrong(up_to, reason + ("one value" if len(group.orderings) == 1 else "a list of their values"))
+    found = []
+    for column, value in zip(group.orderings, values, strict=True):
+        sql = _SQL.get(column.type, _decimal)(column.type, value)
+        if sql is None:
+            reason = f"{_called(group)} is ordered by {_ordering(group)}, and this is no {column.type}"
+            raise _wrong(value, reason)
+        found.append(sql)
+    return tuple(found)
+
+
+def _is_by_time(group: ColumnGroup) -> bool:
+    return len(group.orderings) == 1 and group.orderings[0].type in {"timestamp", "date"}
+
+
+def _ordering(group: ColumnGroup) -> str:
+    return ", ".join(f"{column.name} ({column.type})" for column in group.orderings)
 
 
 def _called(group: ColumnGroup) -> str:
     return f"group {group.label!r}" if group.name else f"stream {group.label!r}"
 
 
-def _whole(kind: str, value: UpTo) -> str | None:
+def _whole(kind: str, value: Value) -> str | None:
     if isinstance(value, str):
         value = int(value) if _INTEGER.fullmatch(value) else value
     if type(value) is not int:
@@ -243,7 +269,7 @@ def _whole(kind: str, value: UpTo) -> str | None:
     return f"CAST('{value}' AS {kind})" if -limit <= value < limit else None
 
 
-def _moment(value: UpTo) -> dt.datetime | None:
+def _moment(value: Value) -> dt.datetime | None:
     if isinstance(value, str):
         try:
             value = dt.datetime.fromisoformat(value)
@@ -256,42 +282,66 @@ def _moment(value: UpTo) -> dt.datetime | None:
     return None
 
 
-def _timestamp(_kind: str, value: UpTo) -> str | None:
+def _timestamp(_kind: str, value: Value) -> str | None:
     moment = _moment(value)
     micros = moment and (moment - _EPOCH) // dt.timedelta(microseconds=1)
     return None if micros is None else f"timestamp_micros({micros}L)"
 
 
-def _date(_kind: str, value: UpTo) -> str | None:
+def _date(_kind: str, value: Value) -> str | None:
     moment = _moment(value)
     return None if moment is None else f"date_from_unix_date({(moment - _EPOCH).days})"
 
 
-def _text(_kind: str, value: UpTo) -> str | None:
+def _text(_kind: str, value: Value) -> str | None:
     # In hexadecimal, because a session setting decides what a backslash means in SQL text.
     return f"CAST(X'{value.encode().hex()}' AS STRING)" if isinstance(value, str) else None
 
 
-_SQL: Final = {"int": _whole, "bigint": _whole, "timestamp": _timestamp, "date": _date, "string": _text}
+def _real(kind: str, value: Value) -> str | None:
+    try:
+        return sql_literal(float(value) if isinstance(value, str) else value, kind)
+    except ValueError:
+        return None
+
+
+def _decimal(kind: str, value: Value) -> str | None:
+    try:
+        return sql_literal(str(value) if isinstance(value, Decimal) else value, kind)
+    except (ValueError, InvalidOperation):
+        return None
+
+
+_SQL: Final = {
+    "int": _whole,
+    "bigint": _whole,
+    "float": _real,
+    "double": _real,
+    "timestamp": _timestamp,
+    "date": _date,
+    "string": _text,
+}
 
 
 def _alive_name(group: ColumnGroup) -> str:
-    return f"_asynclock_alive_{group.stored_ordering}"
+    return f"_asynclock_alive_{group.stored_orderings[0]}"
 
 
-def _newest_name(group: ColumnGroup) -> str:
-    return f"_asynclock_newest_{group.stored_ordering}"
+def _newest_name(stored: str) -> str:
+    return f"_asynclock_newest_{stored}"
 
 
-def _newest(group: ColumnGroup, known: set[str]) -> Column:
-    name = group.stored_ordering
-    return F.col(name) if name in known else F.lit(None).cast(sql_type(group.ordering.type))
+def _newest(group: ColumnGroup, known: set[str]) -> list[Column]:
+    return [
+        F.col(name) if name in known else F.lit(None).cast(sql_type(column.type))
+        for name, column in zip(group.stored_orderings, group.orderings, strict=True)
+    ]
 
 
 def _alive(group: ColumnGroup, known: set[str]) -> Column:
     tombstone = group.stored_tombstone
     dead = F.coalesce(F.col(tombstone), F.lit(False)) if tombstone in known else F.lit(False)
-    return _newest(group, known).isNotNull() & ~dead
+    return reduce(and_, (value.isNotNull() for value in _newest(group, known))) & ~dead
 
 
 def _wrong(value: object, reason: str) -> ConfigError:

@@ -196,8 +196,9 @@ class Splice:
         Args:
             keys: Rows of the key and partition columns; other columns are left out.
             stream: The stream whose columns are deleted; None: the whole row.
-            up_to: An ordering value of that stream. For a whole row, or a stream with column groups: a
-                timestamp for all of them, or a value for each by its name: ``orders``, ``orders.price``.
+            up_to: An ordering value of that stream; if several columns order it, a list of their values. For
+                a whole row, or a stream with groups: a timestamp for all of them, or a value for each by its
+                name: ``orders``, ``orders.price``.
             timeout: Longest wait for another delete, and for the end of a reservation, in seconds; None: no
                 limit.
 
@@ -324,15 +325,17 @@ class Splice:
         table = self._spec.table
         arrival = quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
         own = ", ".join(quoted(column.name) for column in stream.owned(table))
+        types = {column.name: column for column in stream.columns}
         by_ordering = table.merge in {"splice", "event_time"}
-        rank = f"{required(stream.ordering)}, {arrival}" if by_ordering else arrival
+        orderings = [types[name] for name in stream.ordering] if by_ordering else []
         further = () if stream.whole_rows else stream.column_groups(table)[1:]
+        ranks = {group.alias: rank_of(group.orderings, arrival) for group in further}
         events = df.selectExpr(
             *(f"{self._fit(name)} AS {quoted(name)}" for name in table.shared_columns),
             f"struct({own}) AS {_GROUP}",
-            f"struct({rank}) AS {_RANK}",
+            f"{rank_of(orderings, arrival, required)} AS {_RANK}",
             *(
-                f"CASE WHEN {event_of(group)} THEN {rank_of(group, arrival)} END AS {_RANK}_{group.alias}"
+                f"CASE WHEN {event_of(group)} THEN {ranks[group.alias]} END AS {_RANK}_{group.alias}"
                 for group in further
             ),
         )

@@ -10,11 +10,12 @@ from asynclock.spark.spec.keys import record_key
 from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame
 
     from asynclock.spark.hudi.columns import Stored
+    from asynclock.spark.spec.column import Column
     from asynclock.spark.spec.column_groups import ColumnGroup
     from asynclock.spark.spec.model import Spec
 
@@ -26,12 +27,15 @@ def quoted(name: str) -> str:
 
 def event_of(group: ColumnGroup) -> str:
     """Return SQL that says whether a row has an event for a column group other than the stream's own."""
-    if group.needed is None:
+    texts = {column.name for column in group.orderings if group.name and column.type == "string"}
+    values = [
+        f"{quoted(name)} IS NOT NULL" + (f" AND {quoted(name)} <> ''" if name in texts else "")
+        for name in group.needed
+    ]
+    if not values:
         return "true"
-    needed = f"{quoted(group.needed)} IS NOT NULL"
-    if group.name and group.ordering.type == "string":
-        needed += f" AND {quoted(group.needed)} <> ''"
-    return f"({needed} OR {quoted(TOMBSTONE)})" if group.says_deleted else needed
+    needed = " AND ".join(values)
+    return f"(({needed}) OR {quoted(TOMBSTONE)})" if group.says_deleted else needed
 
 
 def values_of(group: ColumnGroup, row: str) -> str:
@@ -40,15 +44,22 @@ def values_of(group: ColumnGroup, row: str) -> str:
     return ", ".join(f"{row}.{name} AS {name}" for name in names)
 
 
-def rank_of(group: ColumnGroup, arrival: str) -> str:
-    """Return SQL of the place of a row among those of a batch, for a column group.
+def rank_of(orderings: Iterable[Column], arrival: str, value: Callable[[str], str] = quoted) -> str:
+    """Return SQL of the place of a row among those of a batch.
 
     For Spark minus zero is zero, and for the merge it is less.
+
+    Args:
+        orderings: The columns that order it, compared in turn.
+        arrival: SQL of the order in which rows with equal values arrived.
+        value: Gives SQL for the value of a column, by its name.
     """
-    ordering = quoted(group.ordering.name)
-    is_float = group.ordering.type in {"float", "double"}
-    sign = f"coalesce(CAST({ordering} AS STRING) <> '-0.0', false), " if is_float else ""
-    return f"struct({ordering}, {sign}{arrival})"
+    parts = []
+    for column in orderings:
+        parts.append(value(column.name))
+        if column.type in {"float", "double"}:
+            parts.append(f"coalesce(CAST({quoted(column.name)} AS STRING) <> '-0.0', false)")
+    return f"struct({', '.join([*parts, arrival])})"
 
 
 def required(name: str, empty: str = "false", complaints: Iterable[tuple[str, str]] = ()) -> str:

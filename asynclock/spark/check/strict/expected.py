@@ -60,7 +60,8 @@ class Expected:
             are its partition. None: all.
         in_one_partition: Whether a key in two partitions is a difference.
         rule: The rule for events with one key and stream.
-        ranks: For each stream the place of its ordering value among its cells; None: the rule has none.
+        ranks: For each stream the places of its ordering values among its cells, in turn; none: the rule has
+            no ordering.
         reversed_: Places of the streams of which the least ordering value counts, and of equal ones the first
             to arrive.
         incomplete: Places of the streams that have lost events. If such an event may have set a cell, the
@@ -76,7 +77,7 @@ class Expected:
         key_columns: int | None = None,
         in_one_partition: bool = True,
         rule: Rule = "newest",
-        ranks: Sequence[int | None] = (),
+        ranks: Sequence[Sequence[int]] = (),
         reversed_: Collection[int] = (),
         incomplete: Collection[int] = (),
     ) -> None:
@@ -85,7 +86,7 @@ class Expected:
         self._key_columns = key_columns
         self._unique = key_columns if in_one_partition else None
         self._rule = _RULES[rule]
-        self._ranks = tuple(ranks) or (None,) * len(self._streams)
+        self._ranks = tuple(ranks) or ((),) * len(self._streams)
         self._reversed = frozenset(reversed_)
         self._incomplete = set(incomplete)
         self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
@@ -110,7 +111,7 @@ class Expected:
 
         Args:
             stream: Place of the stream.
-            events: Key, ordering value (a whole number or a text) and cells.
+            events: Key, ordering value (of several columns a tuple) and cells.
 
         Raises:
             BadFileError: Raised by ``events``; none of them is added.
@@ -193,18 +194,20 @@ class Expected:
 
     def _may_be_gone(self, stream: int, rank: Any, cells: Cells) -> bool:  # noqa: ANN401  as events have it
         """Return whether cells may be of a lost event: it is no older than the newest known one."""
-        place = self._ranks[stream]
-        if place is None:
+        if not self._ranks[stream]:
             return True
-        found = self._sortable(stream, cells[place])
+        found = self._sortable(stream, rank_among(cells, self._ranks[stream]))
         if found is None or rank is None:
             return found is not None
         return bool(found <= rank if stream in self._reversed else found >= rank)
 
     def _sortable(self, stream: int, rank: Any) -> Any:  # noqa: ANN401  as events have it
         """Return an ordering value in a form that SQLite sorts as the merge does."""
-        place = self._ranks[stream]
-        return rank if place is None else sortable(rank, self._streams[stream][place][1])
+        if not isinstance(rank, tuple):
+            places = self._ranks[stream]
+            return sortable(rank, self._streams[stream][places[0]][1]) if places else rank
+        kinds = [self._streams[stream][place][1] for place in self._ranks[stream]]
+        return b"".join(_bytes(sortable(one, kind)) for one, kind in zip(rank, kinds, strict=True))
 
     def differences(self) -> Iterator[tuple[Key, str | None, str | None, str | None]]:
         """Every difference in the order of the keys: the key, ``column`` (None: the row) and both values.
@@ -272,6 +275,12 @@ def sampled_text(key: Key) -> str:
     return "\0".join(str(part) for part in key)
 
 
+def rank_among(cells: Cells, places: Iterable[int]) -> Any:  # noqa: ANN401  as events have it
+    """The ordering value among the cells of an event, of several columns a tuple; None: one of it is null."""
+    values = tuple(cells[place] for place in places)
+    return None if None in values else values if len(values) > 1 else values[0]
+
+
 def digest_of(key: Key) -> str:
     """The digest in place of a key that must not be kept; the writer of a delete computes it in Spark."""
     return hashlib.sha256(sampled_text(key).encode()).hexdigest()
@@ -298,6 +307,13 @@ def sortable(value: Any, kind: str) -> Any:  # noqa: ANN401  as events have it
         scale = int(kind.rstrip(")").rpartition(",")[2])
         return f"{int(value.scaleb(scale, _EXACT)) + 10**_DIGITS:0{_DIGITS + 1}d}"
     return value
+
+
+def _bytes(value: int | str) -> bytes:
+    """Return a sortable value as bytes of the same order, also with those of further values after them."""
+    if isinstance(value, int):
+        return (value + (1 << 63)).to_bytes(8, "big")
+    return value.encode().replace(b"\0", b"\0\xff") + b"\0\0"
 
 
 def _filled(newer: bytes, older: bytes) -> bytes:

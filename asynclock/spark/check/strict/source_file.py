@@ -49,14 +49,14 @@ def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]]
         owned = {name: kind.rstrip("?").partition("@")[0] for name, (kind, _, _) in parts.items() if kind}
         optional = [name for name, (kind, _, _) in parts.items() if kind.endswith("?")]
         sources = {name: source for name, (_, _, source) in parts.items() if source}
-        ordering = columns[0][0]
+        ordering = [columns[0][0], *stream.ordering[1:]]  # no other name can change
     else:
         owned = {column.name: column.type for column in stream.owned(spec.table)}
-        optional, ordering = list(stream.optional), stream.ordering
+        optional, ordering = list(stream.optional), list(stream.ordering)
         sources = stream.sources(spec.table)
     return Layout(
         shared | owned,
-        (*shared, ordering),
+        (*shared, *ordering),
         spec.table.partition_by,
         optional,
         sources,

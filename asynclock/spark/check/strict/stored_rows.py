@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from asynclock.spark.check.strict.expected import rank_among
 from asynclock.spark.check.strict.source_file import layout_of
 from asynclock.spark.spec.column_groups import TOMBSTONE
+from asynclock.spark.spec.functions import FunctionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,26 +44,25 @@ class Reading:
         ruled = (
             {}
             if stream.whole_rows
-            else {group.stored_ordering: group for group in stream.column_groups(spec.table)}
+            else {group.stored_orderings[0]: group for group in stream.column_groups(spec.table)}
         )
         self._groups: list[_Group] = []
         for number, columns_of in groups.items():
-            ordering = next(stored for stored in orderings if stored in dict(columns_of))
-            group = ruled.get(ordering)
+            ordering = [stored for stored in orderings if stored in dict(columns_of)]
+            group = ruled.get(ordering[0])
             cells = [
                 (places.get(name), kind == "double" and self.layout.types.get(name) == "int")
                 for name, kind in ((names.get(stored, ""), kind) for stored, kind in columns_of)
             ]
-            rank = places.get(orderings[ordering])
-            needed = rank
-            if group is not None and group.needed not in {None, group.ordering.name}:
-                needed = places.get(group.needed)
+            needed = [orderings[stored] for stored in ordering]
+            if isinstance(group, FunctionGroup):
+                needed = list(group.needed)
             self._groups.append(
                 _Group(
                     number=number,
-                    rank=rank,
-                    ordering=[stored for stored, _ in columns_of].index(ordering),
-                    needed=needed,
+                    is_known=orderings[ordering[0]] in places,
+                    ordering=list(map([stored for stored, _ in columns_of].index, ordering)),
+                    needed=list(map(places.get, needed)),
                     deleted=places.get(TOMBSTONE) if group is not None and group.says_deleted else None,
                     may_be_empty=group is not None and not group.name,
                     cells=cells,
@@ -72,25 +73,26 @@ class Reading:
         """Yield number, key, ordering value and cells for each group that a row has an event for."""
         key = values[: self._shared]
         for group in self._groups:
-            if group.rank is None or not group.is_in(values):
+            if not group.is_known or not group.is_in(values):
                 continue
             cells: list[Any] = [None if place is None else values[place] for place, _ in group.cells]
             grown = zip(cells, group.cells, strict=True)
             cells = [float(cell) if is_whole and cell is not None else cell for cell, (_, is_whole) in grown]
-            yield group.number, key, cells[group.ordering], tuple(cells)
+            yield group.number, key, rank_among(tuple(cells), group.ordering), tuple(cells)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Group:
     """The places of a column group's values in the rows of a batch; None: they have no such column.
 
-    ``ordering`` is the place of the ordering value among the cells.
+    ``is_known`` says whether the rows of the batch had its ordering value. ``ordering`` has the places of the
+    ordering values among the cells.
     """
 
     number: int
-    rank: int | None
-    ordering: int
-    needed: int | None
+    is_known: bool
+    ordering: list[int]
+    needed: list[int | None]
     deleted: int | None
     may_be_empty: bool
     cells: list[tuple[int | None, bool]]
@@ -99,21 +101,24 @@ class _Group:
         """Return whether a row has an event for the group."""
         if self.deleted is not None and values[self.deleted]:
             return True
-        value = None if self.needed is None else values[self.needed]
-        return value is not None and (self.may_be_empty or value != "")
+        needed = [None if place is None else values[place] for place in self.needed]
+        return None not in needed and (self.may_be_empty or "" not in needed)
 
 
 def _orderings(spec: Spec, stream: StreamSpec, columns: NamedTypes) -> dict[str, str]:
-    """Return the columns that order the groups of a batch, by their stored names; empty: no such group."""
+    """Return the columns that order the groups of a batch, by their stored names; empty: no such group.
+
+    The stored name of the first may stay when the column gets another name.
+    """
     if stream.whole_rows:
-        return {stream.ordering: columns[0][0] if columns else stream.ordering}
+        return {name: name for name in stream.ordering}
     said = {kind.partition(" ")[0].rstrip("?").partition("@")[2]: name for name, kind in reversed(columns)}
-    names = {}
+    names: dict[str, str] = {}
     for group in stream.column_groups(spec.table):
-        name = group.ordering.name
+        own = [column.name for column in group.orderings]
         if columns and group.name:
-            name = said.get(group.name, "")
-        elif columns and name == stream.ordering:
-            name = columns[0][0]
-        names[group.stored_ordering] = name
+            own[0] = said.get(group.name, "")
+        elif columns and own[0] == stream.ordering[0]:
+            own[0] = columns[0][0]
+        names |= zip(group.stored_orderings, own, strict=True)
     return names

@@ -235,7 +235,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
     private final String group;
     private final List<Integer> columns = new ArrayList<>();
     private final List<String> names = new ArrayList<>();
-    private int ordering = -1;
+    private final List<Integer> orderings = new ArrayList<>();
     private int tombstone = -1;
 
     Group(String group) {
@@ -244,18 +244,23 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
 
     void add(String name, int at) {
       if (Columns.isOrdering(name)) {
-        ordering = at;
-      } else {
-        columns.add(at);
-        names.add(name);
-        if (Columns.isTombstone(name)) {
-          tombstone = at;
-        }
+        orderings.add(columns.size());
       }
+      if (Columns.isTombstone(name)) {
+        tombstone = at;
+      }
+      columns.add(at);
+      names.add(name);
     }
 
     boolean isPresentIn(InternalRow row) {
-      if (ordering >= 0 && !row.isNullAt(ordering)) {
+      String lacking = orderings.isEmpty() ? Columns.ordering(group) : null;
+      for (int at : orderings) {
+        if (lacking == null && row.isNullAt(columns.get(at))) {
+          lacking = names.get(at);
+        }
+      }
+      if (lacking == null) {
         return true;
       }
       for (int at = 0; at < columns.size(); at++) {
@@ -264,8 +269,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
         boolean says = !row.isNullAt(column) && (column != tombstone || row.getBoolean(column));
         if (says) {
           throw refused(String.format(
-              "it has %s but no %s, without which the merge would drop it",
-              names.get(at), Columns.ordering(group)));
+              "it has %s but no %s, without which the merge would drop it", names.get(at), lacking));
         }
       }
       return false;

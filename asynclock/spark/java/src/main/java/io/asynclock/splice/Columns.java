@@ -1,5 +1,7 @@
 package io.asynclock.splice;
 
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.hudi.exception.HoodieException;
 
 /**
@@ -11,6 +13,9 @@ import org.apache.hudi.exception.HoodieException;
  * and the least value, {@code _last_} the value with the greatest ordering value, and {@code _first_} and
  * {@code _firstany_} that with the least one. The ordering value is in the column of the same name after
  * {@code _lastts_}, {@code _firstts_} and {@code _firstanyts_}.
+ *
+ * <p>If several columns order a group, they are compared in turn. The second and later ones are
+ * {@code _ts2_<stream>__<column>}, {@code _ts2in_<group>_<stream>__<column>} and {@code _lastts2_<stream>__<column>}.
  */
 public final class Columns {
 
@@ -29,6 +34,8 @@ public final class Columns {
   private static final String FIRST_OF_ALL_ORDERING = "_firstanyts_";
   private static final String MAX = "_max_";
   private static final String MIN = "_min_";
+  private static final Pattern FURTHER =
+      Pattern.compile("_(?<rule>|last|first|firstany)ts(?<turn>[1-9][0-9]*)(?<in>|in)_(?<rest>.*)");
 
   private Columns() {
   }
@@ -47,6 +54,13 @@ public final class Columns {
     if (column.charAt(0) != '_' || column.startsWith("_in_")) {
       return column.substring(0, end);
     }
+    Matcher further = FURTHER.matcher(column);
+    if (further.matches()) {
+      String rest = further.group("rest");
+      return further.group("rule").isEmpty()
+          ? (further.group("in").isEmpty() ? "" : "_in_") + rest.substring(0, rest.indexOf(SEPARATOR))
+          : "_" + further.group("rule") + "_" + rest;
+    }
     if (isAny(column, MAX, MIN, LAST, FIRST, FIRST_OF_ALL)) {
       return column;
     }
@@ -64,7 +78,7 @@ public final class Columns {
             + " version that wrote it.", column));
   }
 
-  /** The name of a group's ordering column. */
+  /** The name of a group's first ordering column. */
   public static String ordering(String group) {
     if (isAny(group, MAX, MIN)) {
       return group;
@@ -84,8 +98,17 @@ public final class Columns {
   }
 
   public static boolean isOrdering(String column) {
+    return turn(column) > 0;
+  }
+
+  /** The place of an ordering column among those that are compared in turn, from 1; 0: it orders nothing. */
+  public static int turn(String column) {
     String group = group(column);
-    return group != null && column.equals(ordering(group));
+    if (group == null) {
+      return 0;
+    }
+    Matcher further = FURTHER.matcher(column);
+    return further.matches() ? Integer.parseInt(further.group("turn")) : column.equals(ordering(group)) ? 1 : 0;
   }
 
   public static boolean isTombstone(String column) {

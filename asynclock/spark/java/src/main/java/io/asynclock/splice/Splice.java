@@ -2,6 +2,7 @@ package io.asynclock.splice;
 
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -58,7 +59,7 @@ public final class Splice {
     for (int target = 0; target < fields.size(); target++) {
       String name = fields.get(target).name();
       Column column = new Column(
-          target, new Cell(olderPositions, olderTypes, name), new Cell(newerPositions, newerTypes, name));
+          name, target, new Cell(olderPositions, olderTypes, name), new Cell(newerPositions, newerTypes, name));
       String group = Columns.group(name);
       (group == null ? shared : byGroup.computeIfAbsent(group, ignored -> new ArrayList<>())).add(column);
     }
@@ -173,11 +174,15 @@ public final class Splice {
 
   /** One column of the merged row. */
   private static final class Column {
+    private final String name;
+    private final int turn;
     private final int target;
     private final Cell older;
     private final Cell newer;
 
-    Column(int target, Cell older, Cell newer) {
+    Column(String name, int target, Cell older, Cell newer) {
+      this.name = name;
+      this.turn = Columns.turn(name);
       this.target = target;
       this.older = older;
       this.newer = newer;
@@ -189,48 +194,69 @@ public final class Splice {
     private final String name;
     private final boolean isReversed;
     private final Column[] columns;
-    private final Column ordering;
+    private final Column[] orderings;
 
     Group(String name, List<Column> columns, List<HoodieSchemaField> fields) {
       this.name = name;
       this.isReversed = Columns.isReversed(name);
       this.columns = columns.toArray(new Column[0]);
-      this.ordering = columns.stream()
-          .filter(column -> fields.get(column.target).name().equals(Columns.ordering(name)))
-          .findFirst()
-          .orElseThrow(() -> new HoodieException(String.format(
-              "Cannot merge: column %s has no ordering column %s next to it, so nothing says which of two"
-                  + " events is newer. Nothing was written. Add the ordering column, or rename the column"
-                  + " without a double underscore.",
-              fields.get(columns.get(0).target).name(), Columns.ordering(name))));
+      this.orderings = columns.stream()
+          .filter(column -> column.turn > 0)
+          .sorted(Comparator.comparingInt(column -> column.turn))
+          .toArray(Column[]::new);
+      if (orderings.length == 0 || orderings[0].turn > 1) {
+        throw new HoodieException(String.format(
+            "Cannot merge: column %s has no ordering column %s next to it, so nothing says which of two events is"
+                + " newer. Nothing was written. Add the ordering column, or rename the column without a double"
+                + " underscore.",
+            fields.get(columns.get(0).target).name(), Columns.ordering(name)));
+      }
     }
 
     boolean isPresentIn(InternalRow newer) {
-      return !ordering.newer.isNull(newer);
+      for (Column ordering : orderings) {
+        if (ordering.newer.isNull(newer)) {
+          return false;
+        }
+      }
+      return true;
+    }
+
+    private boolean isPresentInOlder(InternalRow older) {
+      for (Column ordering : orderings) {
+        if (ordering.older.isNull(older)) {
+          return false;
+        }
+      }
+      return true;
     }
 
     /** Present in the older row, and not replaced by the newer one. */
     boolean olderWins(InternalRow older, InternalRow newer) {
-      if (ordering.older.isNull(older)) {
+      if (!isPresentInOlder(older)) {
         return false;
       }
-      if (ordering.newer.isNull(newer)) {
+      if (!isPresentIn(newer)) {
         return true;
       }
-      // Apart from the rest for speed: nothing is boxed.
-      int order = ordering.older.isLong() && ordering.newer.isLong()
-          ? Long.compare(older.getLong(ordering.older.position), newer.getLong(ordering.newer.position))
-          : compare(ordering.older.value(older), ordering.newer.value(newer));
+      int order = 0;
+      for (int turn = 0; order == 0 && turn < orderings.length; turn++) {
+        Column ordering = orderings[turn];
+        // Apart from the rest for speed: nothing is boxed.
+        order = ordering.older.isLong() && ordering.newer.isLong()
+            ? Long.compare(older.getLong(ordering.older.position), newer.getLong(ordering.newer.position))
+            : compare(ordering, ordering.older.value(older), ordering.newer.value(newer));
+      }
       return isReversed ? order <= 0 : order > 0;
     }
 
     @SuppressWarnings("unchecked")
-    private int compare(Object before, Object after) {
+    private static int compare(Column ordering, Object before, Object after) {
       if (before.getClass() != after.getClass()) {
         throw new HoodieException(String.format(
             "Cannot merge: the ordering column %s holds %s in one record and %s in the other. Nothing was"
                 + " written. Write a stream's ordering values with one type.",
-            Columns.ordering(name), before.getClass().getSimpleName(), after.getClass().getSimpleName()));
+            ordering.name, before.getClass().getSimpleName(), after.getClass().getSimpleName()));
       }
       return ((Comparable<Object>) before).compareTo(after);
     }
