@@ -397,7 +397,7 @@ PIPELINE_MUTANTS: Final = (
             Change(
                 FIND_DELETED,
                 "newest_alive if limit is None else map(F.expr, limit)",
-                "[F.when(F.col(_alive_name(of)), one) for one in map(F.expr, limit)] if limit else newest_alive",
+                "[F.when(F.col(_alive_name(of)), F.expr(one)) for one in limit or ()] or newest_alive",
             ),
         ),
         _TESTS + "test_deletes.py::test_up_to_erases_against_events_that_come_late",

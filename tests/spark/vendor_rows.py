@@ -155,7 +155,7 @@ DOCUMENTED: Final = (
             'merge = { a = "sum" }',
             _group("first", '["g_1", "g_3"]', "a"),
         ),
-        how="both of the above",
+        how="an event that comes twice would be counted twice",
     ),
     Documented(
         page=PARTIAL_UPDATE,
