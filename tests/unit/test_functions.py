@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asynclock.errors import ConfigError, SpecError
-from asynclock.spark.check.strict.expected import Expected, sortable
+from asynclock.spark.check.strict.expected import Expected, _bytes, sortable
 from asynclock.spark.check.strict.stored_rows import Reading
 from asynclock.spark.check.validation import _reversed
 from asynclock.spark.hudi.columns import columns_to_delete
@@ -208,6 +208,30 @@ def test_decimals_are_sorted_by_value(one: Decimal, other: Decimal) -> None:
     kind = "decimal(38,3)"
     assert (sortable(one, kind) < sortable(other, kind)) == (one < other)
     assert (sortable(one, kind) == sortable(other, kind)) == (one == other)
+
+
+PARTS = st.tuples(st.text(max_size=3), DOUBLES.filter(lambda one: not math.isnan(one)), st.integers(-9, 9))
+
+
+@settings(deadline=None)
+@given(PARTS, PARTS)
+def test_ordering_values_of_several_columns_are_sorted_in_turn(
+    one: tuple[str, float, int], other: tuple[str, float, int]
+) -> None:
+    """A text that begins another one is less, whatever the next column has."""
+
+    def place(values: tuple[str, float, int]) -> tuple[Any, ...]:
+        return values[0].encode(), values[1], math.copysign(1, values[1]), values[2]
+
+    stored, others = (
+        b"".join(
+            _bytes(sortable(value, kind))
+            for value, kind in zip(row, ("string", "double", "int"), strict=True)
+        )
+        for row in (one, other)
+    )
+    assert (stored < others) == (place(one) < place(other))
+    assert (stored == others) == (place(one) == place(other))
 
 
 def compared(spec: Spec, batches: list[list[dict[str, Any]]], row: dict[str, Any]) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asynclock.errors import SpecError
+from asynclock._cli.pipeline import _limit
+from asynclock.errors import ConfigError, SpecError
 from asynclock.spark.check.strict.expected import Expected
 from asynclock.spark.check.strict.stored_rows import Reading
 from asynclock.spark.hudi.layout import layout_of
@@ -21,6 +24,7 @@ from asynclock.spark.spec.column_groups import group_prefix, owner, physical_nam
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.ordering import merged_as, orderings_among
 from asynclock.spark.writer.batch_columns import read_with
+from asynclock.spark.writer.deletion import Deletion
 from tests.spark.groups_oracle import KEYS, newest
 from tests.unit.specs import TEN_LINES
 
@@ -247,6 +251,55 @@ def test_a_group_of_the_table_keeps_its_ordering(
     assert refused.value.key == f"streams.a.{place}"
     assert sentence in str(refused.value)
     check_names(changed, ["k", "b__ts", "_ts2_b__x"], carried)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "sql"),
+    [
+        ("double", 1, "CAST('1.0' AS double)"),
+        ("double", "-0.0", "CAST('-0.0' AS double)"),
+        ("float", math.nan, "CAST('nan' AS float)"),
+        ("decimal(9,2)", Decimal("1.50"), "CAST('1.50' AS decimal(9,2))"),
+        ("decimal(9,2)", "7", "CAST('7' AS decimal(9,2))"),
+        ("decimal(9,2)", "1.505", None),
+        ("decimal(9,2)", 1.5, None),
+        ("double", "soon", None),
+        ("double", True, None),
+        ("date", "2026-01-31", "date_from_unix_date(20484)"),
+    ],
+)
+def test_a_delete_takes_a_value_for_each_ordering_column(
+    write_spec: Callable[[str], Path], kind: str, value: float | str | Decimal, sql: str | None
+) -> None:
+    """Of the type of the column; more or fewer values are refused, and nothing is written."""
+    text = TEXT.replace('x = "int"', f'x = "{kind}"').replace('ordering = "at"', 'ordering = ["at", "x"]')
+    spec = load_spec(write_spec(text[: text.index("[streams.a.groups")]))
+    for wrong in (5, [5], [5, value, value]):
+        with pytest.raises(
+            ConfigError, match=re.escape(f"at (bigint), x ({kind}); give a list of their values")
+        ):
+            Deletion.of(spec, "a", wrong)
+    if sql is None:
+        with pytest.raises(ConfigError, match=re.escape(f"and this is no {kind}; nothing was written")):
+            Deletion.of(spec, "a", [5, value])
+        return
+
+    deletion = Deletion.of(spec, "a", (5, value))
+
+    assert deletion.up_to == {"a": ("CAST('5' AS bigint)", sql)}
+    assert list(deletion.values()) == ["a__ts", "_ts2_a__x", "a__deleted"]
+
+
+def test_the_command_gives_the_values_of_several_columns_with_commas() -> None:
+    """Of one stream, of each, and of a group; a comma in the value of a single column is its own."""
+    assert _limit(("2,3",), {"a": 2}, of_one=True) == ["2", "3"]
+    assert _limit(("a,b",), {"a": 1}, of_one=True) == "a,b"
+    assert _limit(("a=2,3", "b=x,y"), {"a": 2, "b": 1}, of_one=False) == {"a": ["2", "3"], "b": "x,y"}
+    assert _limit(("a=2,3", "a.price=4"), {"a": 2, "a.price": 1}, of_one=False) == {
+        "a": ["2", "3"],
+        "a.price": "4",
+    }
+    assert _limit((), {"a": 2}, of_one=True) is None
 
 
 def test_an_ordering_column_keeps_its_place(spec: Spec, write_spec: Callable[[str], Path]) -> None:
