@@ -189,37 +189,6 @@ def test_streams_that_write_the_same_rows_at_the_same_time_lose_nothing(
     assert plain.rows() == plain.expected()
 
 
-@pytest.mark.parametrize("type_", ["cow", "mor"])
-def test_a_plain_table_is_ordered_by_several_columns(spark: SparkSession, tmp_path: Path, type_: str) -> None:
-    """In turn, ties by arrival, minus zero below zero and NaN above all; the columns never change."""
-    files = tmp_path / "in"
-    files.mkdir()
-    path = tmp_path / "spec.toml"
-    text = (
-        f'[table]\npath = "table"\nkey = ["k"]\nkind = "plain"\ntype = "{type_}"\nbuckets = 1\n'
-        '[streams.a]\nsource = "in/*.csv"\nordering = ["epoch", "at"]\nmax_files_per_trigger = 1\n'
-        'columns = { epoch = "int", at = "double", x = "string" }\n'
-    )
-    path.write_text(text)
-    batches = [
-        "1,1,9.5,a\n2,2,-0.0,a\n3,1,2.5,a",
-        "1,2,0.5,b\n2,2,0.0,b\n3,1,nan,b",
-        "1,1,99,c\n2,2,-0.0,c\n3,1,inf,c\n3,1,3,d",
-        "1,2,0.5,e",
-    ]
-    for number, rows in enumerate(batches):
-        (files / f"{number}.csv").write_text(f"k,epoch,at,x\n{rows}\n")
-    spec = load_spec(path)
-    run(spec, once=True, spark=spark)
-
-    assert {row.k: row.x for row in read(spec, spark).collect()} == {"1": "e", "2": "b", "3": "b"}
-    report = validate(spec, spark)
-    assert (report.sample, report.ok) == ((), True)
-    path.write_text(text.replace('["epoch", "at"]', '"epoch"'))
-    with pytest.raises(SpecError, match="ordering"):
-        run(load_spec(path), once=True, spark=spark)
-
-
 def test_a_plain_table_may_be_written_without_waiting(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -283,6 +283,29 @@ def test_a_splice_table_may_merge_at_each_write(
     assert table.concurrency == concurrency
 
 
+@pytest.mark.parametrize(
+    ("ordering", "kind", "key", "sentence"),
+    [
+        ('["departed_at", "ts"]', "int", "ordering", "Hudi gives a null no place among several"),
+        ('"ts"', "double", "columns.ts", "a plain table is not ordered by double; use one of timestamp"),
+        ('["ts"]', "decimal(9,2)", "columns.ts", "a plain table is not ordered by decimal(9,2)"),
+    ],
+)
+def test_a_plain_table_is_ordered_by_a_column_whose_order_hudi_has(
+    write_spec: Callable[[str], Path], ordering: str, kind: str, key: str, sentence: str
+) -> None:
+    """One, of a type whose values Hudi compares as a splice table does."""
+    text = PLAIN.replace('ordering = "departed_at"', f"ordering = {ordering}").replace(
+        'ts = "int"', f'ts = "{kind}"'
+    )
+
+    with pytest.raises(SpecError) as refused:
+        load_spec(write_spec(text))
+
+    assert refused.value.key == f"streams.departures.{key}"
+    assert sentence in str(refused.value)
+
+
 def test_a_stream_of_a_plain_table_deletes_rows_anyway(write_spec: Callable[[str], Path]) -> None:
     """So it need not say so, and cannot."""
     text = replaced(PLAIN, ('checkpoint = "checkpoints/departures"', 'checkpoint = "c"\ndeletes = "row"'))

@@ -26,6 +26,7 @@ Markers = Literal["direct", "timeline-server"]
 
 CHOICES: Final = ("kind", "type", "merge", "concurrency", "markers")
 _NEEDS_PLAIN: Final = 'drop the key, or set kind = "plain" for a table of whole rows'
+_ORDERING_TYPES: Final = ("timestamp", "date", "int", "bigint", "string")
 _NEEDS_MOR: Final = (
     "Hudi's non-blocking concurrency control needs merge-on-read, so that writers append to the same files"
 )
@@ -152,6 +153,7 @@ def _misfits(
                 f"{', '.join(orderings[first])}; use the same in each stream"
             )
             yield wrong(f"streams.{stream}.ordering", ", ".join(orderings[stream]), reason)
+        yield from _unordered(stream, orderings[stream], types)
         for name, type_ in types.items():
             other, spelled, found = known.setdefault(name.lower(), (stream, name, type_))
             if (spelled, found) != (name, type_):
@@ -165,3 +167,19 @@ def _misfits(
                 'and would turn the value to null; add the column, or set merge = "partial_update"'
             )
             yield wrong(f"streams.{lacks}.columns", sorted(streams[lacks]), reason)
+
+
+def _unordered(stream: str, ordering: Sequence[str], types: Mapping[str, str]) -> Iterator[ConfigError]:
+    """Yield what Hudi, which compares the rows of a plain table, has no sure order for."""
+    if len(ordering) > 1:
+        reason = (
+            "a plain table has one ordering column, since Hudi gives a null no place among several; name "
+            'one, or set kind = "splice"'
+        )
+        yield wrong(f"streams.{stream}.ordering", ", ".join(ordering), reason)
+    elif (kind := types.get(ordering[0], _ORDERING_TYPES[0])) not in _ORDERING_TYPES:
+        reason = (
+            f"a plain table is not ordered by {kind}; use one of {', '.join(_ORDERING_TYPES)}, or set "
+            'kind = "splice"'
+        )
+        yield wrong(f"streams.{stream}.columns.{ordering[0]}", kind, reason)

@@ -62,7 +62,7 @@ def merge(spec: Spec, use: Use, query_type: QueryType) -> Iterator[Option]:
     if spec.table.merge == "splice":
         yield from _splice(use)
     elif use != "read":
-        yield from _plain(spec.table.merge, ",".join(spec.streams[0].ordering))
+        yield from _plain(spec.table.merge, spec.streams[0].ordering[0])
 
 
 def stored_properties(spec: Spec) -> dict[str, str]:
@@ -80,7 +80,7 @@ def stored_properties(spec: Spec) -> dict[str, str]:
         return {hoodie.RECORD_MERGE_MODE: mode, hoodie.TABLE_PARTIAL_UPDATE_MODE: ""}
     return {
         hoodie.RECORD_MERGE_MODE: mode,
-        hoodie.TABLE_ORDERING_FIELDS: ",".join(spec.streams[0].ordering),
+        hoodie.TABLE_ORDERING_FIELDS: spec.streams[0].ordering[0],
         hoodie.TABLE_PARTIAL_UPDATE_MODE: "",
     }
 
@@ -112,7 +112,7 @@ def _plain(merge: Merge, ordering: str) -> Iterator[Option]:
     yield _option(hoodie.WRITE_RECORD_MERGE_MODE, mode, why)
     if merge == "event_time":
         yield _option(
-            hoodie.DATASOURCE_WRITE_PRECOMBINE_FIELD, ordering, "The ordering columns of the streams."
+            hoodie.DATASOURCE_WRITE_PRECOMBINE_FIELD, ordering, "The ordering column of the streams."
         )
 
 
