@@ -266,7 +266,7 @@ MUTANTS: Final = (
         "give up a release that was not answered",
         FREE,
         "except (BackendError, ConfigError) as error: self.error = error",
-        "except (BackendError, ConfigError): return Landed(head.record.released(nonce=None), '')",
+        "except (BackendError, ConfigError): return Landed(head.record.released(nonce=None), None)",
         LEFT,
         "single-faults",
     ),
@@ -284,7 +284,7 @@ MUTANTS: Final = (
         "if $tried is not None and isinstance(outcome := $tried[1], Landed):\n"
         "    self._note_freed(outcome)\n    return",
         "if $tried is not None:\n"
-        "    self._note_freed(Landed($tried[0].record, getattr($tried[1], 'version', '')))\n    return",
+        "    self._note_freed(Landed($tried[0].record, getattr($tried[1], 'version', None)))\n    return",
         LEFT,
         "single-faults",
     ),
