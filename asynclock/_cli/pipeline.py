@@ -20,6 +20,7 @@ from asynclock._cli.durations import duration
 from asynclock._cli.exit_codes import DONE, NO, UNAVAILABLE, exit_code
 from asynclock._cli.explain import explanation_lines
 from asynclock._cli.groups import CommandGroup
+from asynclock._cli.metrics_option import metrics_option
 from asynclock._cli.option_words import environment_names
 from asynclock._cli.output import print_json, tell
 from asynclock._cli.pipeline_reports import (
@@ -34,6 +35,7 @@ from asynclock._cli.run_command import run_under
 from asynclock._cli.spark_log import with_spark_log
 from asynclock._codes import Code
 from asynclock.errors import AsyncLockError, ConfigError
+from asynclock.telemetry._outlets import open_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,6 +133,7 @@ def print_schema() -> int:
 @click.option("--fail-fast", is_flag=True, help="Stop all streams as soon as one fails.")
 @_standby
 @_run_dir
+@metrics_option
 @json_option
 @with_spark_log
 def run_pipeline(
@@ -141,6 +144,7 @@ def run_pipeline(
     fail_fast: bool,
     wait: float | None,
     run_dir: str | None,
+    metrics: str | None,
     as_json: bool,
 ) -> int:
     """Write the streams of SPEC until SIGINT or SIGTERM, each under its own lease.
@@ -156,7 +160,7 @@ def run_pipeline(
     logger = logging.getLogger("asynclock.spark")
     logger.addHandler(said)
     try:
-        with StreamBars(quiet=as_json or not once) as bars:
+        with open_metrics(metrics) as opened, StreamBars(quiet=as_json or not once) as bars:
             run(
                 loaded,
                 streams=streams or None,
@@ -167,6 +171,7 @@ def run_pipeline(
                 on_batch=print_json if as_json else print_batch,
                 on_report=print_json if as_json else print_run,
                 on_progress=bars.update if bars.shown else None,
+                metrics=opened,
             )
     except StreamFailedError as error:
         tell(str(error))
@@ -186,18 +191,25 @@ def run_pipeline(
 @_once
 @_standby
 @_run_dir
+@metrics_option
 @json_option
 @with_spark_log
 def run_table_services(
-    spec: str, *, once: bool, wait: float | None, run_dir: str | None, as_json: bool
+    spec: str, *, once: bool, wait: float | None, run_dir: str | None, metrics: str | None, as_json: bool
 ) -> int:
     """Compact, cluster and clean the table of SPEC and roll back dead writers, until SIGINT or SIGTERM."""
     from asynclock.spark import load_spec, run_services  # noqa: PLC0415  needs the extra
 
     loaded = load_spec(spec)
-    report = run_services(
-        loaded, once=once, on_event=tell if as_json else click.echo, run_dir=run_dir, timeout=wait
-    )
+    with open_metrics(metrics) as opened:
+        report = run_services(
+            loaded,
+            once=once,
+            on_event=tell if as_json else click.echo,
+            run_dir=run_dir,
+            timeout=wait,
+            metrics=opened,
+        )
     print_json(report) if as_json else print_services(report)
     _tell_table(spec, loaded)
     return DONE

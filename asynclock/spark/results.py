@@ -76,6 +76,25 @@ class StreamProgress:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Backlog:
+    """The part of a source that is not committed yet.
+
+    Attributes:
+        stream: Name of the stream.
+        files: Files that wait; None for a topic.
+        offsets: Offsets of the topic that are not committed, the marks of transactions included; None for
+            files.
+        lag_seconds: Age of the file that waits longest, by its modification time; 0.0 if none waits; None for
+            a topic.
+    """
+
+    stream: str
+    files: int | None = None
+    offsets: int | None = None
+    lag_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StreamReport:
     """One stream of a run.
 

@@ -21,7 +21,7 @@ OTHER: Final = "_OTHER"
 """OpenTelemetry's name for a value that is not in a known set."""
 MOST_NAMES: Final = 200
 
-_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400)
+SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400)
 _SHARES: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _LOSSES: Final = ("LeaseExpiredError", "LeaseLostError", "LeaseTakenOverError")
 _STORE: Final = (
@@ -41,15 +41,16 @@ class Instrument:
 
     Attributes:
         name: Its name by OpenTelemetry's conventions.
-        kind: ``counter`` only rises, ``updown`` also falls.
+        kind: ``counter`` only rises, ``updown`` also falls, ``gauge`` is set.
         unit: In UCUM notation; braces hold the thing that is counted.
         meaning: Its description, one sentence.
-        attributes: Each attribute with its possible values; empty: not present.
+        attributes: Each attribute with its possible values; an empty value: not present; no values: they are
+            not known in advance.
         buckets: Upper bounds of a histogram.
     """
 
     name: str
-    kind: Literal["counter", "updown", "histogram"]
+    kind: Literal["counter", "updown", "gauge", "histogram"]
     unit: str
     meaning: str
     attributes: Mapping[str, tuple[str, ...]]
@@ -57,7 +58,7 @@ class Instrument:
 
 
 class Measurement(NamedTuple):
-    """One value that an event adds to a metric."""
+    """One value that is added to a metric, or set as its value if it is a gauge."""
 
     instrument: Instrument
     value: float
@@ -67,7 +68,7 @@ class Measurement(NamedTuple):
 def _histogram(name: str, meaning: str, errors: tuple[str, ...] = ()) -> Instrument:
     attributes = {ERROR_TYPE: ("", *errors)} if errors else {}
     return Instrument(
-        name=name, kind="histogram", unit="s", meaning=meaning, attributes=attributes, buckets=_SECONDS
+        name=name, kind="histogram", unit="s", meaning=meaning, attributes=attributes, buckets=SECONDS
     )
 
 

@@ -15,13 +15,13 @@ except ImportError as _missing:
 from asynclock.telemetry._signals import ERROR_TYPE, INSTRUMENTS, Signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from opentelemetry.metrics import Meter, MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
     from asynclock.events import Event
-    from asynclock.telemetry._signals import Instrument
+    from asynclock.telemetry._signals import Instrument, Measurement
 
 _SCOPE: Final = "asynclock"
 _NOTED: Final = frozenset({"release_pending", "renewal_failed", "stalled"})
@@ -29,9 +29,10 @@ _NOTED: Final = frozenset({"release_pending", "renewal_failed", "stalled"})
 
 
 class OpenTelemetry:
-    """A listener for ``connect(url, events=...)``: metrics, and a span for each acquisition and each hold.
+    """Exports metrics and spans of locks (``connect(url, events=...)``), and metrics of pipelines.
 
-    The spans are children of the span in which the lock was acquired.
+    A pipeline takes it as ``run(spec, metrics=...)``. Each acquisition and each hold of a lock is a span, a
+    child of the span in which the lock was acquired.
 
     Args:
         meter_provider: Default: the global one.
@@ -48,16 +49,22 @@ class OpenTelemetry:
         names: bool | Callable[[str], str] = False,
     ) -> None:
         self._signals = Signals(names=names)
-        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
-        self._add = {each.name: _adder(meter, each) for each in INSTRUMENTS}
+        self._meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
+        self._adders = {each.name: _adder(self._meter, each) for each in INSTRUMENTS}
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         self._holds: dict[str, Span] = {}
 
     def __call__(self, event: Event) -> None:
         """Add an event."""
-        for instrument, value, attributes in self._signals.measure(event):
-            self._add[instrument.name](value, attributes)
+        self.add(self._signals.measure(event))
         self._trace(event)
+
+    def add(self, measurements: Iterable[Measurement]) -> None:
+        """Add measurements, of locks or of the pipeline."""
+        for instrument, value, attributes in measurements:
+            if instrument.name not in self._adders:
+                self._adders[instrument.name] = _adder(self._meter, instrument)  # a meter knows its own again
+            self._adders[instrument.name](value, attributes)
 
     def _trace(self, event: Event) -> None:
         now = round(event.time * 1e9)
@@ -82,11 +89,13 @@ class OpenTelemetry:
 
 
 def _adder(meter: Meter, instrument: Instrument) -> Callable[[float, dict[str, str]], None]:
-    """Create a metric and return the function that adds to it."""
+    """Create a metric and return the function that takes its values."""
     name, unit, meaning = instrument.name, instrument.unit, instrument.meaning
     if instrument.kind == "histogram":
         buckets = instrument.buckets
         return meter.create_histogram(name, unit, meaning, explicit_bucket_boundaries_advisory=buckets).record
+    if instrument.kind == "gauge":
+        return meter.create_gauge(name, unit, meaning).set
     if instrument.kind == "updown":
         return meter.create_up_down_counter(name, unit, meaning).add
     return meter.create_counter(name, unit, meaning).add

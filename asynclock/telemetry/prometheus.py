@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 try:
     from prometheus_client import REGISTRY, Counter, Gauge, Histogram
@@ -15,12 +16,12 @@ except ImportError as _missing:
 from asynclock.telemetry._signals import INSTRUMENTS, Signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from prometheus_client import CollectorRegistry
 
     from asynclock.events import Event
-    from asynclock.telemetry._signals import Instrument
+    from asynclock.telemetry._signals import Instrument, Measurement
 
 _UNITS: Final = {"s": "_seconds"}
 
@@ -33,8 +34,17 @@ def metric_name(instrument: Instrument) -> str:
     return _plain(instrument.name) + _UNITS.get(instrument.unit, "")
 
 
+class _Metric(NamedTuple):
+    """A metric of the registry, and the names of its labels."""
+
+    metric: Counter | Gauge | Histogram
+    labels: list[str]
+
+
 class PrometheusMetrics:
-    """A listener for ``connect(url, events=...)`` that keeps the metrics. Use one for all clients.
+    """Keeps the metrics of locks (``connect(url, events=...)``) and pipelines (``run(spec, metrics=...)``).
+
+    Use one for all clients and runs of a process.
 
     Args:
         registry: The registry of the metrics; default: that of the process.
@@ -51,10 +61,14 @@ class PrometheusMetrics:
         names: bool | Callable[[str], str] = False,
     ) -> None:
         self._signals = Signals(names=names)
-        self._metrics = {each.name: self._metric(each, registry) for each in INSTRUMENTS}
+        self._registry = registry
+        self._adding = threading.Lock()
+        common = self._signals.common
+        self._metrics = {each.name: self._metric(each, common) for each in INSTRUMENTS}
 
-    def _metric(self, instrument: Instrument, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
-        name, labels = metric_name(instrument), self._labels(instrument)
+    def _metric(self, instrument: Instrument, common: tuple[str, ...] = ()) -> _Metric:
+        name, registry = metric_name(instrument), self._registry
+        labels = [_plain(each) for each in (*common, *instrument.attributes)]
         metric: Counter | Gauge | Histogram
         if instrument.kind == "histogram":
             metric = Histogram(
@@ -63,26 +77,38 @@ class PrometheusMetrics:
         else:
             made = Counter if instrument.kind == "counter" else Gauge
             metric = made(name, instrument.meaning, labels, registry=registry)
-        if labels and not self._signals.common:
+        if labels and not common:
             # Start each series at 0: increase() misses the first value of a series that begins with 1.
             for values in product(*instrument.attributes.values()):
                 metric.labels(*values)
-        return metric
-
-    def _labels(self, instrument: Instrument) -> list[str]:
-        return [_plain(each) for each in (*self._signals.common, *instrument.attributes)]
+        return _Metric(metric, labels)
 
     def __call__(self, event: Event) -> None:
         """Add an event."""
-        for instrument, value, attributes in self._signals.measure(event):
+        self.add(self._signals.measure(event))
+
+    def add(self, measurements: Iterable[Measurement]) -> None:
+        """Add measurements, of locks or of the pipeline. A metric that is new here is registered.
+
+        Raises:
+            ValueError: The registry has a metric of that name from elsewhere.
+        """
+        for instrument, value, attributes in measurements:
+            metric, labels = self._metrics.get(instrument.name) or self._registered(instrument)
             given = {_plain(name): text for name, text in attributes.items()}
-            labels = {name: given.get(name, "") for name in self._labels(instrument)}
-            metric = self._metrics[instrument.name]
-            child = metric.labels(**labels) if labels else metric
+            child = metric.labels(**{name: given.get(name, "") for name in labels}) if labels else metric
             if isinstance(child, Histogram):
                 child.observe(value)
+            elif isinstance(child, Gauge) and instrument.kind == "gauge":
+                child.set(value)
             else:
                 child.inc(value)
+
+    def _registered(self, instrument: Instrument) -> _Metric:
+        with self._adding:
+            if instrument.name not in self._metrics:
+                self._metrics[instrument.name] = self._metric(instrument)
+            return self._metrics[instrument.name]
 
 
 def _plain(name: str) -> str:

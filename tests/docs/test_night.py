@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -325,6 +326,17 @@ def test_a_retry_of_a_pipeline_says_the_sentence(caplog: pytest.LogCaptureFixtur
     assert is_said("A service tries again", caplog.messages[1:])
 
 
+def test_rows_in_quarantine_make_the_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a stream that puts them aside and goes on."""
+    stream: Any = MagicMock()
+    stream.name = "a"
+    stream._stream.on_bad_row = "quarantine"
+
+    StreamWriter._put_aside(stream, MagicMock(), batch_id=3, rows=2)
+
+    assert is_said("Rows in quarantine", caplog.messages)
+
+
 def test_every_section_has_its_test() -> None:
     """A sentence that nothing produces would mislead its reader."""
     alone = {
@@ -336,6 +348,12 @@ def test_every_section_has_its_test() -> None:
         "A clock or time zone that differs",  # tests/spark/test_instant_order.py
         "A stream tries again",
         "A service tries again",
+        "Rows in quarantine",
+        # The summaries of alerts, in tests/telemetry/test_prometheus.py.
+        "A stream is behind",
+        "A stream falls behind its topic",
+        "A stream commits nothing",
+        "A compaction is behind",
     }
     tested = [*alone, *FAULTS, *PLAYS, *EXAMPLES_OF, *COMMANDS, *TABLE_COMMANDS]
 

@@ -52,6 +52,8 @@ COMMIT: Final = f"{_STREAM_WRITER}._commit"
 PUT_ASIDE: Final = f"{_STREAM_WRITER}._put_aside"
 RETRY: Final = f"{_SPARK}retry:retry"
 FIND_DELETED: Final = f"{_SPARK}writer.deletion:Deletion._find"
+KEPT_FROM_THE_RUN: Final = f"{_SPARK}runs.observing:Observer._kept_from_the_run"
+LEARN: Final = f"{_SPARK}source.backlog:BacklogLook._learn"
 BIND: Final = f"{_SPARK}source.checkpoint:Checkpoint.bind"
 PARSE_TOPIC: Final = f"{_SPARK}source.kafka:TopicSource.parse"
 RECORD_KEY: Final = f"{_SPARK}spec.keys:record_key"
@@ -919,6 +921,18 @@ PIPELINE_MUTANTS: Final = (
         "a validation does not see a commit under an older token",
         (Change(STALE, "commit.fencing_token < known", "False"),),
         _TESTS + "test_validate.py::test_tokens_of_different_streams_are_not_compared",
+    ),
+    # The metrics.
+    PipelineMutant(
+        "metrics that fail end a batch",
+        (Change(KEPT_FROM_THE_RUN, "Exception", "KeyError"),),
+        "tests/telemetry/test_pipeline_metrics.py::test_metrics_that_fail_are_said_once_and_stop_nothing",
+        sign="the exporter is gone",
+    ),
+    PipelineMutant(
+        "after a restore a file counts as committed",
+        (Change(LEARN, "entry < self._entry", "False"),),
+        "tests/telemetry/test_pipeline_metrics.py::test_files_wait_again_after_a_restore",
     ),
     # In the lock, where no history has the pause that it needs.
     PipelineMutant(

@@ -6,21 +6,22 @@ import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.request import urlopen
 
 import promql_parser
 import pytest
 import yaml
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client import CollectorRegistry
 
 import asynclock.sync
+from asynclock.spark.runs.instruments import INSTRUMENTS as OF_PIPELINES
 from asynclock.telemetry import all_of
 from asynclock.telemetry._signals import INSTRUMENTS, MOST_NAMES
 from asynclock.telemetry.otel import OpenTelemetry
 from asynclock.telemetry.prometheus import PrometheusMetrics, metric_name
+from tests.docs.night import SENTENCES, is_said
+from tests.telemetry.scraping import Samples, play_pipeline, read, scrape, total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,25 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "docs/observability/grafana-dashboard.json").read_text(encoding="utf-8"))
 RULES = yaml.safe_load((ROOT / "docs/observability/prometheus-rules.yml").read_text(encoding="utf-8"))
+RULE_LIST = [rule for group in RULES["groups"] for rule in group["rules"]]
 PAGE = (ROOT / "docs/howto/observability.md").read_text(encoding="utf-8")
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-def scrape(registry: CollectorRegistry) -> Samples:
-    """Serve a registry over HTTP, read it once, and parse it."""
-    server, thread = start_http_server(0, addr="127.0.0.1", registry=registry)
-    try:
-        with urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +45,12 @@ def scraped(events: list[Event]) -> Samples:
     return scrape(registry)
 
 
-def total(samples: Samples, name: str, **labels: str) -> float:
-    """Return the sum of the samples of that name that have these labels."""
-    return sum(
-        value
-        for (each, has), value in samples.items()
-        if each == name and labels.items() <= dict(has).items()
-    )
+@pytest.fixture(scope="module")
+def exported(scraped: Samples) -> Samples:
+    """The metrics of locks and of a pipeline."""
+    registry = CollectorRegistry()
+    play_pipeline(PrometheusMetrics(registry))
+    return scraped | read(registry)
 
 
 @pytest.mark.parametrize("instrument", INSTRUMENTS, ids=lambda each: each.name)
@@ -159,10 +142,10 @@ def test_opentelemetry_exports_the_same_names(events: list[Event], scraped: Samp
 def expressions() -> Iterator[tuple[str, str]]:
     """Yield where an expression stands, and the expression."""
     for panel in DASHBOARD["panels"]:
-        for target in panel["targets"]:
+        for target in panel.get("targets", []):  # a row has none
             expression = target["expr"].replace("$__rate_interval", "5m")
             yield f"panel {panel['title']}", expression
-    for rule in RULES["groups"][0]["rules"]:
+    for rule in RULE_LIST:
         yield f"alert {rule['alert']}", rule["expr"]
 
 
@@ -178,12 +161,14 @@ def selectors(node: Any) -> Iterator[Any]:  # noqa: ANN401  the parser is not ty
 
 
 @pytest.mark.parametrize(("place", "expression"), list(expressions()))
-def test_dashboard_and_alerts_ask_for_what_is_exported(scraped: Samples, place: str, expression: str) -> None:
+def test_dashboard_and_alerts_ask_for_what_is_exported(
+    exported: Samples, place: str, expression: str
+) -> None:
     """Each expression parses, and each of its metrics exists with the labels that are asked for."""
     found = list(selectors(promql_parser.parse(expression)))
     assert found, place
     for selector in found:
-        labels = [dict(has) for name, has in scraped if name == selector.name]
+        labels = [dict(has) for name, has in exported if name == selector.name]
         assert labels, f"{place}: {selector.name}"
         for matcher in selector.matchers.matchers:
             if matcher.name not in {"job", "instance"}:
@@ -200,21 +185,39 @@ def test_every_metric_is_on_the_dashboard() -> None:
     """And in the table of the page, with its kind, unit and meaning."""
     asked = {each.name for _, text in expressions() for each in selectors(promql_parser.parse(text))}
     rows = dict(re.findall(r"^\| `(asynclock\.[a-z._]+)` \| (.*) \|$", PAGE, re.MULTILINE))
-    for each in INSTRUMENTS:
+    for each in (*INSTRUMENTS, *OF_PIPELINES):
         assert any(name.startswith(metric_name(each)) for name in asked), each.name
         assert rows[each.name].startswith(f"`{metric_name(each)}"), each.name
         assert f"| `{each.unit}` |" in rows[each.name], each.name
         assert rows[each.name].endswith(each.meaning), each.name
         for attribute in each.attributes:
             assert f"`{attribute}`" in rows[each.name], each.name
-    assert len(rows) == len(INSTRUMENTS)
+    assert len(rows) == len(INSTRUMENTS) + len(OF_PIPELINES)
 
 
 def test_rules_have_what_prometheus_needs() -> None:
     """Names are unique; each rule says how bad it is and what happened."""
-    rules = RULES["groups"][0]["rules"]
-    assert len({rule["alert"] for rule in rules}) == len(rules)
-    for rule in rules:
+    assert len({rule["alert"] for rule in RULE_LIST}) == len(RULE_LIST)
+    for rule in RULE_LIST:
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert rule["labels"]["severity"] in {"warning", "info"}
         assert rule["annotations"]["summary"]
+
+
+RUNBOOKS = [rule for rule in RULE_LIST if "runbook_url" in rule["annotations"]]
+
+
+@pytest.mark.parametrize("rule", RUNBOOKS, ids=lambda rule: rule["alert"])
+def test_a_runbook_is_the_section_of_its_sentence(rule: dict[str, Any]) -> None:
+    """The link leads to a section of the night page that begins with the summary of the alert."""
+    notes = rule["annotations"]
+    page, _, anchor = notes["runbook_url"].partition("#")
+    sections = {name.lower().replace(" ", "-"): name for name in SENTENCES}
+
+    assert page == "https://github.com/asynclock/asynclock/blob/main/docs/howto/night.md"
+    assert is_said(sections[anchor], [re.sub(r"{{.*?}}", "x", notes["summary"])])
+
+
+def test_the_alerts_of_pipelines_have_runbooks() -> None:
+    """All of their group."""
+    assert [rule["alert"] for rule in RULES["groups"][1]["rules"]] == [rule["alert"] for rule in RUNBOOKS]

@@ -1,4 +1,4 @@
-"""Adds the batches of a run to its log, with the facts in their commits."""
+"""Adds the batches of a run to its log and its metrics, with the facts in their commits."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.results import BatchReport
     from asynclock.spark.runs.lines import RunLog
+    from asynclock.spark.runs.observing import Observer
     from asynclock.spark.spec.model import Spec
 
 
@@ -25,34 +26,43 @@ log = logging.getLogger(__name__)
 
 
 class BatchRecorder:
-    """Appends a line for each batch; call it in the thread of the batch's stream.
+    """Takes note of each batch; call it in the thread of the batch's stream.
 
     Args:
         spec: The table.
         spark: The session that writes.
-        run_log: The log of the run.
+        run_log: Gets a line for each batch; None: no record.
+        observer: Gets each batch for the metrics; None: no metrics.
     """
 
-    def __init__(self, spec: Spec, spark: SparkSession, run_log: RunLog) -> None:
+    def __init__(
+        self, spec: Spec, spark: SparkSession, run_log: RunLog | None, observer: Observer | None
+    ) -> None:
         self._spec = spec
         self._spark = spark
         self._run_log = run_log
+        self._observer = observer
         self._histories: dict[str, History] = {}  # each is used by the thread of its stream only
 
     def __call__(self, done: BatchReport) -> None:
-        """Append the line of a batch."""
-        instant, waited, held = None, None, None
+        """Take note of a batch."""
+        waited, held = None, None
         try:
             waited, held = self._lock_use()
+        except Exception as error:  # noqa: BLE001  the batch is committed, whether or not its note is whole
+            self._tell_gap(done, "times of the commit lock", error)
+        if self._observer is not None:
+            self._observer.take_batch(done, waited)
+        if self._run_log is not None:
+            self._record(self._run_log, done, waited, held)
+
+    def _record(self, run_log: RunLog, done: BatchReport, waited: float | None, held: float | None) -> None:
+        instant = None
+        try:
             instant = None if done.skipped else self._instant(done)
-        except Exception as error:  # noqa: BLE001  the batch is committed, whether or not its line is whole
-            log.warning(
-                "stream %s: the recorded line of batch %d lacks its instant: %s",
-                done.stream,
-                done.batch_id,
-                sentence(error),
-            )
-        self._run_log.add(
+        except Exception as error:  # noqa: BLE001  as above
+            self._tell_gap(done, "instant", error)
+        run_log.add(
             "batch",
             stream=done.stream,
             batch=done.batch_id,
@@ -71,6 +81,15 @@ class BatchRecorder:
             retries=done.retries,
             conflicts=done.wasted.conflicts,
             wasted_seconds=round(done.wasted.seconds, 6),
+        )
+
+    def _tell_gap(self, done: BatchReport, what: str, error: Exception) -> None:
+        log.warning(
+            "stream %s: what is recorded of batch %d lacks its %s: %s",
+            done.stream,
+            done.batch_id,
+            what,
+            sentence(error),
         )
 
     def _instant(self, done: BatchReport) -> Instant | None:

@@ -13,6 +13,7 @@ from asynclock.spark.faults import sentence
 from asynclock.spark.runs.lines import RunLog
 from asynclock.spark.runs.resources import Resources
 from asynclock.spark.runs.totals import ACQUIRED, ENDED
+from asynclock.spark.spec.lock_settings import heard_by
 
 if TYPE_CHECKING:
     import os
@@ -52,7 +53,7 @@ def recorded(
         python=platform.python_version(),
         validity=spec.locks.settings.validity,
     )
-    locks = dataclasses.replace(spec.locks, listener=lambda event: add_event(run_log, event))
+    locks = heard_by(spec.locks, lambda event: add_event(run_log, event))
     try:
         yield dataclasses.replace(spec, locks=locks), run_log
     except BaseException as error:

@@ -1,26 +1,28 @@
-"""Run the streams or the services of a table, recorded if a folder is given."""
+"""Run the streams or the services of a table, recorded and measured if that is wanted."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
-from functools import partial
 from typing import TYPE_CHECKING
 
 from asynclock.spark.runs.batches import BatchRecorder
+from asynclock.spark.runs.observing import observed
 from asynclock.spark.runs.recording import recorded
 from asynclock.spark.services.leaders import lead_services
 from asynclock.spark.writer.streams import write_streams
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
     from asynclock.spark.results import BatchReport, RunReport, ServiceReport, ServicesReport, StreamProgress
-    from asynclock.spark.runs.lines import RunLog
     from asynclock.spark.spec.model import Spec
+    from asynclock.telemetry.otel import OpenTelemetry
+    from asynclock.telemetry.prometheus import PrometheusMetrics
 
 
 def run(
@@ -36,6 +38,7 @@ def run(
     run_dir: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
     on_progress: Callable[[StreamProgress], object] | None = None,
+    metrics: OpenTelemetry | PrometheusMetrics | None = None,
 ) -> RunReport:
     """Write streams into the table until the run is stopped.
 
@@ -62,6 +65,8 @@ def run(
         timeout: Longest wait for the lease of a stream, in seconds; None: stand by without a limit.
         on_progress: Called when a stream begins, and at the start and end of each batch, in the thread of its
             stream; must be quick. It makes each batch count its files.
+        metrics: Gets the metrics of the streams and of the locks, live. A thread of its own looks at the
+            sources every 15 s. If it fails, a warning says so once, and the run goes on. None: no metrics.
 
     Raises:
         AcquireTimeoutError: Another process held the lease of a stream for longer than ``timeout``. The other
@@ -79,10 +84,18 @@ def run(
     chosen = [stream.name for stream in spec.streams] if streams is None else list(dict.fromkeys(streams))
     for name in chosen:
         spec.stream(name)
-    with recorded(spec, run_dir, "writer", streams=chosen) as (listening, run_log):
+    with (
+        recorded(spec, run_dir, "writer", streams=chosen) as (recording, run_log),
+        observed(recording, metrics, chosen) as (listening, observer),
+    ):
 
-        def listener(spark: SparkSession) -> Callable[[BatchReport], object] | None:
-            return on_batch if run_log is None else _both(BatchRecorder(spec, spark, run_log), on_batch)
+        @contextlib.contextmanager
+        def listener(spark: SparkSession) -> Iterator[Callable[[BatchReport], object] | None]:
+            if run_log is None and observer is None:
+                yield on_batch
+                return
+            with contextlib.nullcontext() if observer is None else observer.watching(spark):
+                yield _both(BatchRecorder(spec, spark, run_log, observer), on_batch)
 
         return write_streams(
             listening,
@@ -107,6 +120,7 @@ def run_services(
     stop: threading.Event | None = None,
     run_dir: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
+    metrics: OpenTelemetry | PrometheusMetrics | None = None,
 ) -> ServicesReport:
     """Compact, cluster and clean the table, roll back dead writers and archive, until the run is stopped.
 
@@ -124,6 +138,7 @@ def run_services(
         stop: Set it to end the run; SIGINT and SIGTERM also set it, in the main thread.
         run_dir: A folder in which the run is recorded, as for ``run``; None: it is not.
         timeout: Longest wait for the lease of a service, in seconds; None: stand by without a limit.
+        metrics: Gets the metrics of the services and of the locks, as for ``run``; None: no metrics.
 
     Raises:
         AcquireTimeoutError: Another process led one of the services for longer than ``timeout``.
@@ -133,13 +148,24 @@ def run_services(
         ClusteringPlanError: A table with buckets has a clustering plan, with which every write fails.
         StrayFilesError: The table has files outside its buckets, with which every write fails.
     """
-    with recorded(spec, run_dir, "services") as (listening, run_log):
+    with (
+        recorded(spec, run_dir, "services") as (recording, run_log),
+        observed(recording, metrics) as (listening, observer),
+    ):
+
+        def work_done(done: ServiceReport) -> None:
+            if run_log is not None:
+                run_log.add("service", **dataclasses.asdict(done))
+            if observer is not None:
+                observer.take_service(done)
+
         return lead_services(
             listening,
             once=once,
             spark=spark,
             on_event=on_event,
-            on_work=None if run_log is None else partial(_record, run_log),
+            on_work=work_done,
+            on_backlog=None if observer is None else observer.take_compaction_backlog,
             stop=stop or threading.Event(),
             timeout=timeout,
         )
@@ -154,7 +180,3 @@ def _both(
             second(done)
 
     return call
-
-
-def _record(run_log: RunLog, done: ServiceReport) -> None:
-    run_log.add("service", **dataclasses.asdict(done))

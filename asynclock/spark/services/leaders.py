@@ -49,13 +49,15 @@ def lead_services(
     spark: SparkSession | None,
     on_event: Callable[[str], object] | None,
     on_work: Callable[[ServiceReport], object] | None,
+    on_backlog: Callable[[int], object] | None,
     stop: threading.Event,
     timeout: float | None,
 ) -> ServicesReport:
     """Run the services until the run is stopped.
 
-    Works as ``asynclock.spark.run_services``, except for ``on_work``: it is called after each piece of work,
-    in the thread that did it.
+    Works as ``asynclock.spark.run_services``, except for two callbacks. ``on_work`` is called after each
+    piece of work, in the thread that did it. ``on_backlog`` is called with the number of commits since the
+    last compaction at each step of the compaction, and with 0 when another process may lead it.
     """
     started = time.monotonic()
     if spec.services.mode == "inline":
@@ -68,7 +70,7 @@ def lead_services(
         table.refuse_other_locks()
         _refuse_missing(table, on_event)
         resources.enter_context(stopped_by_signals(stop))
-        compaction = Compaction(Table(spec, spark), on_event, on_work)
+        compaction = Compaction(Table(spec, spark), on_event, on_work, on_backlog)
         cleaning = Cleaning(Table(spec, spark), on_event, on_work)
         clustering = Clustering(Table(spec, spark), on_event, on_work)
         meta_sync = MetaSync(Table(spec, spark), on_event, on_work)
@@ -81,7 +83,16 @@ def lead_services(
         if spec.hudi.syncs:
             services[SYNC_LOCK] = meta_sync
         leaders = [
-            _Leader(Table(spec, spark), client, service, lock=lock, stop=stop, once=once, timeout=timeout)
+            _Leader(
+                Table(spec, spark),
+                client,
+                service,
+                lock=lock,
+                stop=stop,
+                once=once,
+                timeout=timeout,
+                on_loss=partial(on_backlog, 0) if service is compaction and on_backlog is not None else None,
+            )
             for lock, service in services.items()
         ]
         side_by_side({f"service-{leader.name}": leader.work for leader in leaders})
@@ -122,12 +133,14 @@ class _Leader:
         stop: threading.Event,
         once: bool,
         timeout: float | None,
+        on_loss: Callable[[], object] | None = None,
     ) -> None:
         self.name = service.name
         self.error: BaseException | None = None
         self._service = service
         self._stop = stop
         self._once = once
+        self._on_loss = on_loss
         self._leading = partial(
             leading, table, client, lock, f"service {service.name}", stop=stop, timeout=timeout
         )
@@ -151,6 +164,8 @@ class _Leader:
         except LeaseLostError:
             if worker is None or worker.lease.lost is None:
                 raise
+            if self._on_loss is not None:
+                self._on_loss()
             return False
         return True
 

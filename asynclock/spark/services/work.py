@@ -70,6 +70,7 @@ class Compaction:
         table: Table,
         on_event: Callable[[str], object] | None = None,
         on_work: Callable[[ServiceReport], object] | None = None,
+        on_backlog: Callable[[int], object] | None = None,
     ) -> None:
         self.done: list[str] = []
         self._planned_at = ""  # the newest commit at the last plan; Hudi makes no plan if no log has rows
@@ -77,6 +78,7 @@ class Compaction:
         self._spec = table.spec
         self._on_event = on_event
         self._on_work = on_work
+        self._on_backlog = on_backlog
         self._timeline = table.timeline
 
     def step(self, check: Callable[[], object] = _unchecked) -> None:
@@ -95,6 +97,8 @@ class Compaction:
         remove_empty_plans(self._table, instants, COMPACTION)
         plans = planned(instants, COMPACTION)
         since = count_since(instants, DELTA_COMMIT, COMPACTED)
+        if self._on_backlog is not None:
+            self._on_backlog(since)
         newest = newest_commit(instants)
         if not plans and (since < self._spec.services.compact_every_commits or newest == self._planned_at):
             return
@@ -123,6 +127,8 @@ class Compaction:
                 self.done.append(instant)
                 _tell(self._on_event, f"compacted {since} commits at instant {instant}")
                 _report(self._on_work, self.name, instant, started)
+        if self._on_backlog is not None:
+            self._on_backlog(count_since(self._timeline.instants(), DELTA_COMMIT, COMPACTED))
 
     def _lacks_columns(self, result: Any) -> bool:  # noqa: ANN401  py4j
         """Return whether Hudi has compacted without some columns of the table, whose values would be lost."""

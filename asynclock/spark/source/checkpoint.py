@@ -171,18 +171,27 @@ class Checkpoint:
         if not all(ends):
             return None
         *before, last = [int(json.loads(end)["logOffset"]) for end in ends]
+        return self.entries(before[0] + 1 if before else 0, last)
+
+    def entries(self, first: int, last: int) -> list[tuple[str, int]] | None:
+        """Return the files of some entries of the source's log, as ``due``; None if one of them is gone."""
+        folder = f"{self._stream.checkpoint}/sources/0"
         files: list[tuple[str, int]] = []
-        for entry in range(before[0] + 1 if before else 0, last + 1):
-            log = f"{self._stream.checkpoint}/sources/0/{entry}"
-            text = self._files.read(log)
+        for entry in range(first, last + 1):
+            text = self._files.read(f"{folder}/{entry}")
             if text is None:
-                text = self._files.read(f"{log}.compact")  # with all earlier entries
+                text = self._files.read(f"{folder}/{entry}.compact")  # with all earlier entries
             if text is None:
                 return None
             mine = f'"batchId":{entry}}}'
             found = [json.loads(line) for line in text.splitlines() if line.endswith(mine)]
             files += [(plain_url(one["path"]), one["timestamp"] * 1000) for one in found]
         return files
+
+    def committed(self) -> int | None:
+        """Return the number of the newest batch that Spark has noted as committed; None if there is none."""
+        names = self._files.sizes(f"{self._stream.checkpoint}/commits")
+        return max((int(name) for name in names if name.isdigit()), default=None)
 
     def first_offset(self) -> str:
         """Return the start of the first batch in its topic; empty if there is no batch yet."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, StrictFloat
@@ -16,6 +16,7 @@ from asynclock.backends._url import refuse_credentials
 from asynclock.client import connect
 from asynclock.errors import BackendNotInstalledError, ConfigError
 from asynclock.spark.spec.environment import refuse_literal_option, resolved
+from asynclock.telemetry.listeners import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,6 +79,12 @@ class LocksSpec:
             except binascii.Error:
                 raise ConfigError(setting=_CUSTOMER_KEY, value=HIDDEN, reason="must be in base64") from None
         return options
+
+
+def heard_by(locks: LocksSpec, listener: Callable[[Event], object]) -> LocksSpec:
+    """Return the locks with one listener more."""
+    both = listener if locks.listener is None else all_of(locks.listener, listener)
+    return replace(locks, listener=both)
 
 
 class LocksTable(BaseModel):

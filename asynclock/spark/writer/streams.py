@@ -15,6 +15,7 @@ from asynclock.spark.writer.stream_writer import StreamWriter
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -29,7 +30,7 @@ def write_streams(
     once: bool,
     fail_fast: bool,
     spark: SparkSession | None,
-    listener: Callable[[SparkSession], Callable[[BatchReport], object] | None],
+    listener: Callable[[SparkSession], AbstractContextManager[Callable[[BatchReport], object] | None]],
     on_report: Callable[[RunReport], object] | None,
     stop: threading.Event,
     timeout: float | None,
@@ -38,7 +39,7 @@ def write_streams(
     """Write the ``chosen`` streams until the run is stopped.
 
     Works as ``asynclock.spark.run``, except for ``listener``: it is called with the writing session, and
-    returns the callback for each batch.
+    returns a context manager that gives the callback for each batch and ends before the session does.
     """
     started = time.monotonic()
     with contextlib.ExitStack() as resources:
@@ -46,7 +47,7 @@ def write_streams(
         app = f"asynclock {' '.join(chosen)}"
         spark = own_session(resources.enter_context(session_for(spec, app, spark=spark)))
         resources.enter_context(stopped_by_signals(stop))
-        on_batch = listener(spark)
+        on_batch = resources.enter_context(listener(spark))
         writers = [
             StreamWriter(
                 spec,
