@@ -10,11 +10,14 @@ import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 
 import asynclock.sync
 from asynclock.errors import ConfigError
+from asynclock.spark.results import BatchReport
+from asynclock.spark.runs.batches import BatchRecorder
 from asynclock.spark.runs.lines import Line, RunLog, read_lines
 from asynclock.spark.runs.recording import add_event, recorded
 from asynclock.spark.runs.resources import Resources
@@ -292,3 +295,35 @@ def test_quantiles_are_values_that_occurred(share: float, value: float) -> None:
     """The nearest rank."""
     assert quantile(range(100, 0, -1), share) == value
     assert quantile([], share) is None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_batch_is_recorded_and_measured_with_one_look_at_the_commit_lock(
+    fails: Any,  # noqa: ANN401  pytest's
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The JVM gives the times once. If it fails, line and metrics lack them, and a warning says so."""
+    looks: list[None] = []
+
+    def lock_use(_: object) -> tuple[float, float]:
+        looks.append(None)
+        if fails:
+            raise OSError("no JVM")
+        return 0.25, 0.5
+
+    monkeypatch.setattr(BatchRecorder, "_lock_use", lock_use)
+    monkeypatch.setattr(BatchRecorder, "_instant", lambda *_: None)
+    run_log, observer, none = MagicMock(), MagicMock(), MagicMock()
+    done = BatchReport(stream="a", batch_id=3, rows=5, skipped=False, reservation_seconds=0.0)
+
+    BatchRecorder(none, none, run_log, observer)(done)
+
+    waited, held = (None, None) if fails else (0.25, 0.5)
+    observer.take_batch.assert_called_once_with(done, waited)
+    line = run_log.add.call_args.kwargs
+    assert (line["batch"], line["rows"], line["instant"]) == (3, 5, None)
+    assert (line["commit_lock_wait_seconds"], line["commit_lock_hold_seconds"]) == (waited, held)
+    assert len(looks) == 1
+    lacks = "stream a: what is recorded of batch 3 lacks its times of the commit lock: OSError: no JVM"
+    assert caplog.messages == [lacks] * fails
