@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -10,6 +11,7 @@ from asynclock._core.protocol import decisions
 from asynclock._core.protocol.belief import Belief
 from tests.laboratory.simulate import quiet
 from tests.laboratory.steered.__main__ import MOST_LEFT
+from tests.laboratory.steered.asked import NOT_ASKED, PROTOCOL
 from tests.laboratory.steered.behaviours import behaviours
 from tests.laboratory.steered.driver import TICK, DiffersError, Driver
 from tests.laboratory.steered.world import World
@@ -17,6 +19,8 @@ from tests.laboratory.steered.worlds import worlds
 
 if TYPE_CHECKING:
     from tests.laboratory.steered.behaviours import Step
+
+ROOT: Final = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +55,17 @@ def test_users_operators_and_hudi() -> None:
         left = [bool(World(seed, each).run()) for seed, each in enumerate(worlds(40, seed=1))]
 
     assert sum(left) < MOST_LEFT * len(left)
+
+
+@pytest.mark.parametrize("branch", NOT_ASKED, ids=lambda branch: f"{branch[0]}: {branch[1]} {branch[2]}")
+def test_what_is_not_asked_for_is_there_and_tested(branch: tuple[str, str, str]) -> None:
+    """Each branch is one of the code, and the test that covers it is in its file."""
+    name, condition, towards = branch
+    lines = {line.strip() for line in (PROTOCOL / name).read_text(encoding="utf-8").splitlines()}
+    path, _, test = NOT_ASKED[branch].test.partition("::")
+
+    assert {condition, towards} <= lines | {"the end"}
+    assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
 def _late(left: Any) -> Any:  # noqa: ANN401  functions

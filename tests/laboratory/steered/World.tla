@@ -10,6 +10,9 @@
 (***************************************************************************)
 EXTENDS Integers, TLC
 
+CONSTANT
+    Focus       \* what may happen, if not drawn: some things are rare
+
 Clients == 1..2
 Ends == 4       \* no belief at this age (4)
 Frees == 5      \* anybody may take it at this age (8)
@@ -281,7 +284,7 @@ Clear ==
        ELSE Then(object, cs, Each(LAMBDA c : IF Waits(cs, c) /\ watched[c] = -1 THEN 0 ELSE watched[c]))
             /\ UNCHANGED rested
 
-Reaps == trouble \in {"lost", "silent"}
+Reaps == trouble \in {"lost", "silent", "config"}
 
 \* One tick later for a client.
 Older(c) ==
@@ -326,7 +329,7 @@ Init ==
     /\ object = Rec("none", 0) /\ client = <<Idle, Idle>> /\ watched = <<-1, -1>>
     /\ ticket = FALSE /\ weather = "fine" /\ rested = FALSE /\ busy = 0
     /\ store \in {"dated", "dateless", "unmodified", "bare"} /\ wrong \in BOOLEAN /\ (store /= "dated" => ~wrong)
-    /\ trouble \in {"lost", "silent", "denied", "refused", "config"} /\ may \in SUBSET Kinds
+    /\ trouble \in {"lost", "silent", "denied", "refused", "config"} /\ may \in IF Focus = {} THEN SUBSET Kinds ELSE {Focus}
     /\ did = <<"init", 0, 0>>
 
 \* While nobody has broken or deleted anything.

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Final
 
 from coverage import Coverage
 
-import asynclock._core.protocol
 from tests.laboratory.simulate import quiet
+from tests.laboratory.steered.asked import NOT_ASKED, PROTOCOL, text_of
 from tests.laboratory.steered.behaviours import behaviours
 from tests.laboratory.steered.driver import DiffersError, Driver
 from tests.laboratory.steered.world import World
-from tests.laboratory.steered.worlds import worlds
+from tests.laboratory.steered.worlds import FOCI, worlds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,6 @@ _WORLDS: Final = 8
 """One chunk of this many is of ``World.tla``, the others of ``Lease.tla``."""
 MOST_LEFT: Final = 0.3
 """Share of the behaviours that the code may leave before their end."""
-PROTOCOL: Final = Path(asynclock._core.protocol.__path__[0])
 
 
 @dataclass
@@ -70,7 +69,8 @@ def dateless(seed: int) -> tuple[int, ...]:
 def drawn(count: int, seed: int) -> list[Callable[[int], Driver | World]]:
     """Return what runs each behaviour of a seed, given a seed of what the specification leaves open."""
     if seed % _WORLDS == 1:
-        return [partial(World, behaviour=each) for each in worlds(count, seed=seed)]
+        focus = FOCI[seed // _WORLDS % len(FOCI)]
+        return [partial(World, behaviour=each) for each in worlds(count, seed=seed, focus=focus)]
     without = dateless(seed)
     return [
         partial(Driver, steps=each, dateless=without)
@@ -137,13 +137,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for line in outcome.differs:
                 print(line, flush=True)
             covered += [outcome] if outcome.branches else []
-    total = max((each.branches for each in covered), default=0)
-    missed = set.intersection(*(each.missed for each in covered))
-    print(f"{total - len(missed)} of {total} branches of the protocol reached by the first {COVERED * CHUNK}")
+    branches = max((each.branches for each in covered), default=0)
+    missed = sorted(set.intersection(*(each.missed for each in covered)))
+    missed = [each for each in missed if text_of(each) not in NOT_ASKED]
+    for branch in missed:
+        print("not reached: {}: {}  ->  {}".format(*text_of(branch)))
+    asked, first = branches - len(NOT_ASKED), min(options.behaviours, COVERED * CHUNK)
+    reached = f"{asked - len(missed)} of {asked} branches reached"
+    print(f"{reached} by the first {first}; {len(NOT_ASKED)} are not asked for")
     for why, times in left.most_common():
         print(f"left {times} times at {why}")
     print(f"{time.monotonic() - began:.0f} s")
-    print(f"steered: {options.behaviours} behaviours, {steps} steps, {left.total()} left, {differs} differ")
+    print(
+        f"steered: {options.behaviours} behaviours, {steps} steps, {reached}, "
+        f"{left.total()} left, {differs} differ"
+    )
     return 1 if differs or left.total() > MOST_LEFT * options.behaviours else 0
 
 

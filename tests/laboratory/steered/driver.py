@@ -65,6 +65,7 @@ class _Request:
     body: bytes | None
     base: str | None
     answer: asyncio.Future[Any]
+    at: float
     taken: bool = False
     served: bool = False
     result: Any = None
@@ -86,7 +87,7 @@ class _Gate(SimulatedBackend):
 
     async def _send(self, kind: str, key: str, body: bytes | None, base: str | None) -> Any:  # type: ignore[override]  # noqa: ANN401
         assert key == KEY
-        request = _Request(kind, body, base, self._store.loop.create_future())
+        request = _Request(kind, body, base, self._store.loop.create_future(), self._store.loop.time())
         self.requests.append(request)
         answer = await request.answer
         if isinstance(answer, Exception):
@@ -320,6 +321,8 @@ class Driver:
             self._answer(side, side.looked)
             side.looked = None
         self._write(side, reads=True)
+        if self.loop.time() - side.names[-1].at > TICK / 2:
+            raise LeftError("it has written before, and its lease counts from then")
 
     def _acquired(self, side: _Side) -> None:
         if side.task is None or not side.task.done() or side.task.cancelled() or side.task.exception():
@@ -351,16 +354,21 @@ class Driver:
 
     def _give_up(self, side: _Side, _: Step) -> None:
         assert side.task is not None
-        if side.names and self._random.random() < _RARELY:
+        if not side.names and side.pending("put_if_absent", "put_if_match") is not None:
+            raise LeftError("it has looked before, and writes at once")
+        if side.names and self._random.random() < _SOME:
             self._end_otherwise(side, side.names[-1])
         side.task.cancel()
         side.looked = None
-        self._turn(_PAUSE)
+        self._turn(_SILENCE if side.names else _PAUSE)
 
     def _end_otherwise(self, side: _Side, write: _Request) -> None:
         """End an acquisition by an error that waiting does not mend, or have it start over after a signal."""
         if write.answer.done():
-            side.process.start(side.client._core.release_all(loss="a signal told its process to end"))
+            side.process.start(side.client._core.release_all(loss="a signal"))
+            self._turn()
+            if (read := side.pending("get")) is not None:
+                self._fail(read)
         else:
             about: dict[str, Any] = {"backend": "simulated", "operation": write.kind, "key": KEY}
             write.answer.set_result(UnsupportedBackendError(**about, detail="418", written="unknown"))

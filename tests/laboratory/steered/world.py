@@ -272,8 +272,8 @@ class World:
         side.leave = asyncio.Event()
         how = self._rng.choice(("acquire", "acquire", "timeout", "body", "together", "try"))
         lock = side.client.lock(NAME)
-        if "at_most" in named:
-            how = "body"  # only a body that leaves frees the record
+        if "at_most" in named:  # only who leaves frees the record
+            how = self._rng.choice(("body", "outlives"))
         if how == "timeout":
             named["timeout"] = self._rng.choice((60.0, 8.0))
         if how == "body":
@@ -283,10 +283,21 @@ class World:
             side.task = None
             names = [NAME, f"of-{side.process.name}"]
             side.start(self._hold(side, lambda: side.client.hold_all(names)))
+        elif how == "outlives":
+            side.task = None
+            side.start(self._outlive(side, lock, **named))
         elif how == "try" and not named:
             side.task = side.start(self._tried(lock))
         else:
             side.task = side.start(lock.acquire(**named))
+
+    async def _outlive(self, side: _Side, lock: Lock, **named: Any) -> None:  # noqa: ANN401  as above
+        """Hold a lock to its end, and then release it twice at a time."""
+        lease = side.lease = await lock.acquire(**named)
+        lease._held.on_lost(lambda _: side.leave.set())
+        await side.leave.wait()
+        if not lease.held:
+            await asyncio.gather(self._released(lease), self._released(lease))
 
     async def _tried(self, lock: Lock) -> Lease:
         """Try once first; who makes way, or has seen no usable Date yet, gets nothing by that."""
@@ -420,6 +431,8 @@ class World:
                 break
         self._ticket = task.result()
         side.task = None
+        with self._loop.running_as(side.process):
+            side.leave.set()
 
     def _redeem(self, number: int) -> None:
         side = self._ready(number)
@@ -446,7 +459,10 @@ class World:
         self._sides[number] = self._side(f"{side.process.name}b")
 
     def _pause(self, number: int) -> None:
-        self._sides[number].process.pause()
+        side = self._sides[number]
+        while any(held.renewer.running for held in side.client._core._schedule.held):
+            self._turn(0.01)
+        side.process.pause()
 
     def _resume(self, number: int) -> None:
         side = self._sides[number]

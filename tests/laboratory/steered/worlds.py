@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DEPTH: Final = 30
-_CONFIG: Final = "SPECIFICATION Spec\nINVARIANT OneBeliever\nCHECK_DEADLOCK FALSE\n"
+_CONFIG: Final = "CONSTANT Focus = {{{}}}\nSPECIFICATION Spec\nINVARIANT OneBeliever\nCHECK_DEADLOCK FALSE\n"
+FOCI: Final = ((), ("pause", "hudi"), (), ("line", "operator", "crash"), (), ("close", "down", "cap"))
+"""What may happen in the behaviours of a run; nothing: that is drawn."""
 _DID: Final = re.compile(r'/\\ did = <<"([a-z ]+)", (\d+)')
 _KIND: Final = re.compile(r'/\\ object = \[kind \|-> "([a-z]+)"')
 _PHASE: Final = re.compile(r'phase \|-> "([a-z]+)"')
@@ -69,13 +71,14 @@ class Behaviour:
     steps: tuple[Step, ...]
 
 
-def worlds(count: int, *, seed: int = 0) -> list[Behaviour]:
+def worlds(count: int, *, seed: int = 0, focus: Sequence[str] = ()) -> list[Behaviour]:
     """Return behaviours that TLC draws at random; the same seed gives the same.
 
     Raises:
         RuntimeError: TLC could not draw them.
     """
-    return [_behaviour(drawn) for drawn in states("World", _CONFIG, count, depth=_DEPTH, seed=seed)]
+    config = _CONFIG.format(", ".join(f'"{kind}"' for kind in focus))
+    return [_behaviour(drawn) for drawn in states("World", config, count, depth=_DEPTH, seed=seed)]
 
 
 def _behaviour(drawn: Sequence[str]) -> Behaviour:
