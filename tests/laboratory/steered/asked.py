@@ -8,6 +8,9 @@ from typing import Final, NamedTuple
 import asynclock._core.protocol
 
 PROTOCOL: Final = Path(asynclock._core.protocol.__path__[0])
+_ONE_THREAD: Final = "another thread between two steps of this one: a behaviour has one"
+_MEMORY: Final = "what is forgotten to save memory"
+_RACES: Final = "tests/unit/test_belief_races.py::"
 _NO_LOOP: Final = "a closed event loop: the specification has no processes and threads (16 to 18)"
 _OTHER_OBJECT: Final = "an object other than a lock: a fenced one, or the number of slots"
 _SLOTS: Final = "turns of a semaphore (14, 31): Semaphore.tla has no time"
@@ -113,6 +116,49 @@ NOT_ASKED: Final[dict[tuple[str, str, str], Left]] = {
     ("waiting.py", "if self.away_for(now) <= 0:", "the end"): Left(
         _SLOTS, "tests/unit/test_semaphore.py::test_a_run_is_one_of_all_slots"
     ),
+    ("belief.py", "if (left := self.left()) > 0:", "return left"): Left(
+        _ONE_THREAD, _RACES + "test_a_renewal_may_land_between_two_looks"
+    ),
+    ("belief.py", "if isinstance(self.lost, LeaseExpiredError):", "return 0.0"): Left(
+        _ONE_THREAD, _RACES + "test_a_release_may_come_before_the_deadline_is_noticed"
+    ),
+    ("belief.py", "if not self._ends:", "return 0.0"): Left(
+        _ONE_THREAD, _RACES + "test_a_renewal_may_land_between_two_looks"
+    ),
+    (
+        "belief.py",
+        "if self._ends:  # another thread has found the deadline passed just now",
+        "self.sent = before",
+    ): Left(_ONE_THREAD, _RACES + "test_the_answer_of_a_renewal_comes_after_the_loss"),
+    ("belief.py", "if held := self._ends[0] is end:", "return held"): Left(
+        _ONE_THREAD, _RACES + "test_a_loss_may_come_before_a_release"
+    ),
+    ("belief.py", "if first is not None:", "if first is not loss:"): Left(
+        _ONE_THREAD, _RACES + "test_a_release_may_come_before_the_deadline_is_noticed"
+    ),
+    ("belief.py", "if first is not loss:", "return False"): Left(
+        _ONE_THREAD, _RACES + "test_a_release_may_come_before_the_deadline_is_noticed"
+    ),
+    (
+        "objects.py",
+        "if len(pauses) >= _MOST_PAUSES:",
+        "for each in [each for each, at in pauses.items() if at <= now]:",
+    ): Left(_MEMORY, _RACES + "test_pauses_between_writes_are_forgotten_once_they_are_over"),
+    (
+        "objects.py",
+        "for each in [each for each, at in pauses.items() if at <= now]:",
+        "del pauses[each]",
+    ): Left(_MEMORY, _RACES + "test_pauses_between_writes_are_forgotten_once_they_are_over"),
+    (
+        "objects.py",
+        "for each in [each for each, at in pauses.items() if at <= now]:",
+        "pauses[key] = now + self._backend.min_write_interval",
+    ): Left(_MEMORY, _RACES + "test_pauses_between_writes_are_forgotten_once_they_are_over"),
+    (
+        "refusals.py",
+        'if base.startswith("W/"):',
+        'return "the ETag is weak, so no If-Match matches it: something before the store has changed it"',
+    ): Left(_SAID, _RACES + "test_a_weak_etag_is_named_as_the_cause"),
 }
 """By file, the line that branches, and the line that it leads to."""
 
