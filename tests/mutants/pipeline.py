@@ -43,6 +43,8 @@ APPEND: Final = f"{_SPLICE}._append"
 CHECK_FRAME: Final = f"{_SPLICE}._check_columns"
 NEWEST: Final = f"{_SPLICE}._newest"
 EVENT_OF: Final = f"{_SPARK}writer.sql_text:event_of"
+REDUCED: Final = f"{_SPARK}writer.sql_text:reduced"
+_ONCE: Final = f"{_SPARK}writer.once:"
 CHECK_GROUPS: Final = f"{_SPARK}hudi.view_names:_check_groups"
 CHECK_ORDERINGS: Final = f"{_SPARK}hudi.view_names:_check_orderings"
 WRITE: Final = f"{_SPLICE}._write"
@@ -143,7 +145,7 @@ PIPELINE_MUTANTS: Final = (
         "a batch is written again after a kill before its checkpoint",
         (
             Change(WRITE, "batch_id is not None and $known", "False"),
-            Change(COMMIT, "not self._splice.committed(*$batch)", "True"),
+            Change(COMMIT, "not self._splice.committed(*$batch, **$more)", "True"),
         ),
         _TESTS + "test_pipeline.py::test_batch_killed_before_its_checkpoint_is_skipped",
     ),
@@ -221,11 +223,46 @@ PIPELINE_MUTANTS: Final = (
         (
             Patch(
                 _COLUMNS,
-                "FIRST_OF_ALL)) {\n      return column;",
-                "FIRST_OF_ALL)) {\n      return column.substring(column.indexOf('_', 1) + 1, end);",
+                "FIRST_OF_ALL, SUM)) {\n      return column;",
+                "FIRST_OF_ALL, SUM)) {\n      return column.substring(column.indexOf('_', 1) + 1, end);",
             ),
         ),
         _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "of two parts of a sum the newer one counts",
+        (Patch(_ROWS, "return sum.of(before, after);", "return after;"),),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "a null erases a sum",
+        (Patch(_ROWS, "return before == null ? after : before;", "return after;"),),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "an event that wins no group adds nothing",
+        (Patch(_ROWS, "if (!sum.column.newer.isNull(newer)) {", "if (false) {"),),
+        _FUNCTIONS,
+    ),
+    PipelineMutant(
+        "a sum of ints wraps",
+        (Patch("splice/Sum.java", "return Math.toIntExact(sum);", "return (int) sum;"),),
+        _TESTS + "test_merger.py::test_a_sum_that_does_not_fit_is_refused[int]",
+    ),
+    PipelineMutant(
+        "of the events of a batch the newest counts in a sum",
+        (Change(REDUCED, "group.is_sum", "False"),),
+        _TESTS + "test_functions.py::test_a_sum_counts_each_batch_once",
+    ),
+    PipelineMutant(
+        "a new checkpoint counts all events again",
+        (Change(f"{_ONCE}refuse_another_query", "query_id != known[-1]", "False"),),
+        "tests/unit/test_sums.py::test_another_query_is_refused",
+    ),
+    PipelineMutant(
+        "a batch that is another one passes for a committed one",
+        (Change(f"{_ONCE}refuse_another_batch", "before[name] == now[name]", "True"),),
+        "tests/unit/test_sums.py::test_a_batch_that_is_another_one_is_refused",
     ),
     PipelineMutant(
         "a rule of a later version is merged like a group",
@@ -265,7 +302,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a batch keeps the greatest of what has the least",
-        (Change(NEWEST, "'min' if group.is_reversed else 'max'", "'max'"),),
+        (Change(REDUCED, "'min' if group.is_reversed else 'max'", "'max'"),),
         _TESTS + "test_functions.py::test_every_function_gives_what_its_definition_says",
     ),
     PipelineMutant(

@@ -1,4 +1,4 @@
-"""What each merge function must give, said without merging: one choice among all events of a key.
+"""What each merge function must give, said without merging: one event of a key, or the sum of all.
 
 Uses nothing of asynclock and nothing of Spark.
 """
@@ -28,6 +28,8 @@ TYPES: Final[dict[str, str]] = {
     "top": "string",
     "any": "boolean",
     "every": "boolean",
+    "visits": "int",
+    "paid": "decimal(12,3)",
 }
 FUNCTIONS: Final[dict[str, str]] = {
     "note": "last_non_null_value",
@@ -38,6 +40,8 @@ FUNCTIONS: Final[dict[str, str]] = {
     "top": "max",
     "any": "bool_or",
     "every": "bool_and",
+    "visits": "sum",
+    "paid": "sum",
 }
 """The functions of the columns; that of the others is ``last_value``."""
 ORDERINGS: Final = (("at",), ("at", "part"), ("share", "at", "part"))
@@ -53,6 +57,7 @@ _WORDS: Final = {
     "min": "min",
     "bool_or": "max",
     "bool_and": "min",
+    "sum": "sum",
 }
 
 
@@ -72,6 +77,15 @@ def chosen(rows: Sequence[Row], column: str, ordering: Sequence[str] = ("at",)) 
     return max(candidates, key=lambda one: one[1:])[0]
 
 
+def value(rows: Sequence[Row], column: str, ordering: Sequence[str] = ("at",)) -> Any:  # noqa: ANN401  a value of any type
+    """The value that a column has after the arrivals in this order."""
+    if FUNCTIONS.get(column) == "sum":
+        values = [row[column] for row in rows if row[column] is not None]
+        return sum(values, start=type(values[0])(0)) if values else None
+    found = chosen(rows, column, ordering)
+    return found[column] if found else None
+
+
 def _place(value: Any) -> Any:  # noqa: ANN401  a value of any type
     """Java's order of doubles: minus zero below zero, NaN above all."""
     if isinstance(value, float):
@@ -81,7 +95,7 @@ def _place(value: Any) -> Any:  # noqa: ANN401  a value of any type
 
 def view(rows: Sequence[Row], ordering: Sequence[str] = ("at",)) -> Row:
     """The columns of the key under their plain names, after the arrivals in this order."""
-    return {column: found[column] if (found := chosen(rows, column, ordering)) else None for column in TYPES}
+    return {column: value(rows, column, ordering) for column in TYPES}
 
 
 def _stored_names(column: str, ordering: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -96,7 +110,7 @@ def _stored_names(column: str, ordering: Sequence[str]) -> Iterator[tuple[str, s
         return
     word = _WORDS[function]
     yield f"_{word}_a__{column}", column
-    if function not in _OF_VALUES:
+    if function not in _OF_VALUES | {"sum"}:
         yield from ((f"_{word}ts{turn}_a__{column}", name) for name, turn in turns.items())
 
 
@@ -104,8 +118,9 @@ def stored(rows: Sequence[Row], ordering: Sequence[str] = ("at",)) -> Row:
     """The columns of the key under their stored names; one row gives what its batch writes."""
     columns: Row = {}
     for column in TYPES:
-        row = chosen(rows, column, ordering) or {}
-        columns |= {physical: row.get(name) for physical, name in _stored_names(column, ordering)}
+        for physical, name in _stored_names(column, ordering):
+            row = chosen(rows, column, ordering) or {}
+            columns[physical] = value(rows, column, ordering) if name == column else row.get(name)
     return columns
 
 

@@ -54,6 +54,38 @@ def view(arrivals: Iterable[Row]) -> dict[str, Row]:
     return shown
 
 
+STORED_TYPES: Final[dict[str, str]] = {
+    "b__ts": "bigint",
+    "b__x": "int",
+    "b__deleted": "boolean",
+    "_in_price_b__ts": "bigint",
+    "_in_price_b__price": "double",
+    "_in_price_b__currency": "string",
+    "_in_price_b__deleted": "boolean",
+    "_lastts_b__note": "bigint",
+    "_last_b__note": "string",
+    "_lastdeleted_b__note": "boolean",
+}
+"""The columns of a stream ``b`` with a group, and with the currency once more as the last note."""
+
+
+def stored(arrivals: Iterable[Row]) -> Row:
+    """The columns of one key under their stored names; one row gives what its batch writes."""
+    rows = list(arrivals)
+    found: Row = dict.fromkeys(STORED_TYPES)
+    groups = {("at",): ("b", "x"), ("priced_at",): ("_in_price_b", "price", "currency")}
+    for (_, of), row in newest([{**row, "k": ""} for row in rows], groups).items():
+        prefix, *names = groups[of]
+        found |= {f"{prefix}__{name}": row[name] for name in (*names, "deleted")}
+        found[f"{prefix}__ts"] = row[of[0]]
+    notes = [row for row in rows if row["currency"] is not None or row["deleted"]]
+    if notes:
+        row = max(enumerate(notes), key=lambda one: (one[1]["at"], one[0]))[1]
+        found |= {"_lastts_b__note": row["at"], "_last_b__note": row["currency"]}
+        found["_lastdeleted_b__note"] = row["deleted"]
+    return found
+
+
 def random_rows(rng: random.Random, count: int) -> list[Row]:
     """Late, early and tied events, a third of them without an event for the second group."""
     return [

@@ -77,6 +77,9 @@ on_bad_row = "quarantine"
 columns = { seen = "timestamp", y = "double", deleted = "boolean" }
 """
 
+SUMMED = {'note = "string" }': 'note = "string" }\nmerge = { x = "sum" }'}
+"""The change of the spec by which stream a adds up x, so that a batch must count once."""
+
 
 class Pipeline:
     """Delivers files, writes specs and looks at what came of them."""

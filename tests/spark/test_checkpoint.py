@@ -17,7 +17,7 @@ from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import StreamFailedError
 from asynclock.spark.hudi.commits import Commits
 from asynclock.spark.reader.snapshot import read
-from tests.spark.pipeline_kit import EPOCH, Pipeline
+from tests.spark.pipeline_kit import EPOCH, SUMMED, Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,7 +180,7 @@ def test_hidden_and_changed_files_are_told(pipeline: Pipeline, caplog: pytest.Lo
 
 def test_batches_behind_a_checkpoint_that_was_set_back_are_skipped(pipeline: Pipeline) -> None:
     """However many are on the timeline already: none is read or committed again, and the next one is."""
-    spec = pipeline.spec()
+    spec = pipeline.spec(SUMMED)
     checkpoint = pipeline.folder / "checkpoints" / "a"
     pipeline.deliver("a", {"k": "N1", "at": 0, "x": 0})
     pipeline.run(spec, streams=["a"])
@@ -196,7 +196,40 @@ def test_batches_behind_a_checkpoint_that_was_set_back_are_skipped(pipeline: Pip
 
     assert (report.batches, report.skipped, report.rows) == (3, 2, 1)
     assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1, 2, 3]
-    assert rows(pipeline, spec) == [("N1", 3)]
+    assert rows(pipeline, spec) == [("N1", 0 + 1 + 2 + 3)]
+
+
+def test_a_sum_keeps_its_checkpoint_and_its_source(pipeline: Pipeline) -> None:
+    """A new checkpoint, one that cuts its batches otherwise, and a moved source count events twice."""
+    spec = pipeline.spec(SUMMED)
+    checkpoint, kept = pipeline.folder / "checkpoints" / "a", pipeline.folder / "kept"
+    pipeline.deliver("a", {"k": "N1", "at": 0, "x": 1})
+    pipeline.run(spec, streams=["a"])
+    shutil.copytree(checkpoint, kept)
+    for at in (1, 2):
+        pipeline.deliver("a", {"k": "N1", "at": at, "x": 10**at})
+    pipeline.run(spec, streams=["a"])
+    shutil.move(checkpoint, newest := pipeline.folder / "newest")
+    (pipeline.folder / "moved").mkdir()
+
+    def refused(because: str, changes: dict[str, str] | None = None, *, under: Path | None) -> None:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        if under is not None:
+            shutil.copytree(under, checkpoint)
+        with pytest.raises(SpecError, match=because):
+            pipeline.run(pipeline.spec(SUMMED | (changes or {})), streams=["a"])
+
+    refused("which reads all sources again: x would count each event twice", under=None)
+    one = 'checkpoints/a"\nmax_files_per_trigger = 1'
+    refused("batch 1 of the checkpoint is not the batch 1", {one: one.replace("1", "9")}, under=kept)
+    refused("the source is now .*moved", {"in/a/*": "moved/*"}, under=newest)
+
+    shutil.rmtree(checkpoint)
+    shutil.move(newest, checkpoint)
+    pipeline.deliver("a", {"k": "N1", "at": 3, "x": 1000})
+    pipeline.run(pipeline.spec(SUMMED), streams=["a"])
+    assert rows(pipeline, spec) == [("N1", 1111)]
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1, 2, 3]
 
 
 def test_a_batch_reads_the_timeline_once(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice
 from tests.spark.oracle import Event, splice
-from tests.spark.pipeline_kit import Pipeline, two_streams
+from tests.spark.pipeline_kit import SUMMED, Pipeline, two_streams
 from tests.spark.test_foreign_sessions import foreign, sql
 from tests.spark.test_plain import together
 
@@ -72,9 +72,9 @@ def is_valid(spec: Spec, spark: SparkSession) -> bool:
 def test_streams_that_write_at_the_same_time_conflict_and_lose_nothing(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Late events, nulls, ties and tombstones in one bucket: the table is what the oracle makes of them."""
+    """Late events, nulls, ties, tombstones and a sum in one bucket: the table is what the oracle says."""
     pipeline = Pipeline(tmp_path, spark)
-    spec = spec_of(pipeline)
+    spec = spec_of(pipeline, SUMMED)
     rng = random.Random(3)
     arrivals: dict[str, list[Event]] = {}
     for number in range(4):
@@ -103,7 +103,10 @@ def test_streams_that_write_at_the_same_time_conflict_and_lose_nothing(
     assert any("HoodieWriteConflictException" in message for message in caplog.messages)
     # Only the order of a stream's own events counts, so it does not matter which stream committed first.
     expected = {key: splice(events) or {} for key, events in arrivals.items()}
-    names = ("a__ts", "a__x", "b__y", "b__deleted")
+    for key, events in arrivals.items():
+        added = [event.values["x"] for event in events if event.values.get("x") is not None]
+        expected[key]["_sum_a__x"] = sum(added) if added else None
+    names = ("a__ts", "_sum_a__x", "b__y", "b__deleted")
     found = {row["k"]: tuple(row[name] for name in names) for row in snapshot(Table(spec, spark)).collect()}
     assert found == {key: tuple(row.get(name) for name in names) for key, row in expected.items()}
     run_services(spec, once=True, spark=spark)

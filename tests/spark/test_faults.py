@@ -30,7 +30,14 @@ from asynclock.spark.services.work import Cleaning
 from asynclock.spark.work.leases import acquire_until
 from asynclock.spark.writer import splice
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, retries, wait_for
+from tests.spark.pipeline_kit import (
+    SUMMED,
+    Background,
+    Pipeline,
+    break_whatever_is_renewed,
+    retries,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -182,7 +189,7 @@ def test_an_attempt_that_failed_at_its_commit_is_repeated_and_rolled_back(
     pipeline: Pipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What such an attempt leaves in flight disturbs neither the next attempt nor readers, and is removed."""
-    spec = pipeline.spec()
+    spec = pipeline.spec(SUMMED)
     started(pipeline, spec)
     keys = (f"N{number}" for number in range(100_000))
     pipeline.deliver("a", *({"k": key, "at": 3, "x": 3, "note": "x" * 40} for key in keys))
@@ -201,14 +208,16 @@ def test_an_attempt_that_failed_at_its_commit_is_repeated_and_rolled_back(
     cleaning.step()
     assert cleaning.rolled_back == [dead.requested]
     assert pipeline.timeline(spec).pending() == leftovers(pipeline.timeline(spec)) == []
-    assert read(spec, pipeline.spark).where("x = 3").count() == 100_000
+    shown = read(spec, pipeline.spark)
+    assert shown.where("x = 3").count() == 100_000 - 1
+    assert shown.where("k = 'N1'").first().x == 1 + 2 + 3
 
 
 def test_a_commit_whose_answer_was_lost_is_not_repeated(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An attempt that fails after its commit counts as that commit, with its rows."""
-    spec = pipeline.spec()
+    spec = pipeline.spec(SUMMED)
     started(pipeline, spec)
     write = Splice.write
     lost = [java_error(pipeline.spark, "java.io.IOException")]
@@ -226,6 +235,7 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(
 
     assert batches(pipeline, spec) == [0, 1]
     assert (report.batches, report.rows, report.skipped, report.retries) == (1, 1, 0, 1)
+    assert read(spec, pipeline.spark).first().x == 1 + 2
 
 
 @pytest.mark.usefixtures("impatient")

@@ -6,6 +6,9 @@ import math
 import random
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from asynclock.errors import ConfigError, SpecError
 from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read
@@ -15,11 +18,13 @@ from asynclock.spark.services.work import Compaction
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.splice import Splice
 from tests.spark.functions_oracle import TYPES, random_rows, spec_of, view
+from tests.spark.pipeline_kit import Background, wait_for, waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from asynclock.spark.spec.model import Spec
 
@@ -86,6 +91,134 @@ def test_every_function_gives_what_its_definition_says(tmp_path: Path, spark: Sp
     (row,) = spark.sql("SELECT low, top FROM functions_view WHERE k = 'k1'").collect()
     assert (float(row.low), row.top) == (-9.0, wanted["k1"]["top"])
     assert validate(spec, spark).sample == ()
+
+
+class Sums:
+    """A table in which two streams add up a column n, each by a driver of its own."""
+
+    def __init__(self, folder: Path, spark: SparkSession) -> None:
+        self.path = folder / "spec.toml"
+        self.spark = spark
+        (folder / "in").mkdir()
+        text = 'table.path = "sums"\ntable.key = ["k"]\ntable.buckets = 1\n'
+        for stream in ("a", "b"):
+            text += f'[streams.{stream}]\nsource = "in/*.csv"\nordering = "at"\nmerge = {{ n = "sum" }}\n'
+            text += 'columns = { at = "bigint", n = "int" }\n'
+        self.path.write_text(text)
+        self.spec = load_spec(self.path)
+        self.drivers = {"a": Splice(self.spec, spark), "b": Splice(self.spec, spark)}
+
+    def frame(self, *rows: tuple[object, ...], kind: str = "int") -> DataFrame:
+        """Rows of k, at and n."""
+        return self.spark.createDataFrame(rows, f"k string, at bigint, n {kind}")
+
+    def write(self, stream: str, batch: int, *rows: tuple[object, ...]) -> bool:
+        """Write a batch; return whether it was new."""
+        driver = self.drivers[stream]
+        return driver.write(self.frame(*rows), stream, batch_id=batch, query_id=f"of {stream}")
+
+    def shown(self) -> dict[str, tuple[object, ...]]:
+        """The sums of both streams by key."""
+        return {row.k: (row.a__n, row.b__n) for row in read(self.spec, self.spark).collect()}
+
+    def table(self) -> Table:
+        """The table as of now."""
+        return Table(self.spec, self.spark)
+
+
+def test_a_sum_counts_each_batch_once(tmp_path: Path, spark: SparkSession) -> None:
+    """Two drivers, a batch in flight during a compaction, batches that come again, and a delete."""
+    sums = Sums(tmp_path, spark)
+    assert sums.write("a", 0, ("k1", 1, 2), ("k1", 1, 3), ("k1", 0, None), ("k2", 1, None))
+    assert sums.write("b", 0, ("k1", 1, 100))
+    assert sums.shown() == {"k1": (5, 100), "k2": (None, None)}
+
+    one_task = sums.frame(("k1", 1, 10), ("k2", 2, 7)).coalesce(1)  # another core is free
+    slow = waiting(one_task, tmp_path / "gate")
+    in_flight = Background(lambda: sums.drivers["a"].write(slow, "a", batch_id=1, query_id="of a"))
+    wait_for(sums.table().timeline.pending)
+    assert sums.write("b", 1, ("k1", 0, 200), ("k2", 0, -1))
+    Compaction(sums.table()).step()
+    assert sums.shown() == {"k1": (5, 300), "k2": (None, -1)}
+    (tmp_path / "gate").touch()
+    assert in_flight.result()
+
+    assert not sums.write("a", 1, ("k1", 1, 10), ("k2", 2, 7))
+    again = Splice(sums.spec, spark).write(sums.frame(("k1", 1, 100)), "b", batch_id=0, query_id="of b")
+    assert not again
+    assert sums.shown() == {"k1": (15, 300), "k2": (7, -1)}
+    sums.drivers["b"].delete([{"k": "k1"}])
+    assert sums.write("a", 2, ("k1", 0, 4))
+    assert sums.shown() == {"k1": (4, None), "k2": (7, -1)}
+    Compaction(sums.table()).step()
+    assert sums.shown() == {"k1": (4, None), "k2": (7, -1)}
+    assert validate(sums.spec, spark).ok
+
+
+def test_events_that_may_count_twice_are_refused(tmp_path: Path, spark: SparkSession) -> None:
+    """Another query, a batch without a number, a statement and a tombstone: nothing is committed."""
+    sums = Sums(tmp_path, spark)
+    sums.write("a", 0, ("k1", 1, 5))
+    register(sums.spec, spark, name="sums_view")
+    before = sums.table().timeline.newest_completion()
+    one, driver = sums.frame(("k1", 2, 1)), sums.drivers["a"]
+    refused: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (
+            ConfigError,
+            "adds up n, and a write without a number would count twice",
+            lambda: driver.write(one, "a"),
+        ),
+        (
+            SpecError,
+            "has the batches of query of a, and this is query r,",
+            lambda: driver.write(one, "a", batch_id=0, query_id="r"),
+        ),
+        (
+            ConfigError,
+            "n of stream 'a' keeps a value that no tombstone takes back",
+            lambda: driver.delete([{"k": "k1"}], stream="a"),
+        ),
+        (
+            Exception,
+            "would count twice. Nothing was written. Leave the column out",
+            lambda: spark.sql("INSERT INTO sums_view_stored (k, a__ts, _sum_a__n) VALUES ('k1', 3, 1)"),
+        ),
+        (
+            Exception,
+            "Only the batches of its stream count in the sum _sum_a__n",
+            lambda: spark.sql("UPDATE sums_view_stored SET _sum_a__n = 0"),
+        ),
+    ]
+    for kind, said, call in refused:
+        with pytest.raises(kind, match=said):
+            call()
+    assert sums.table().timeline.newest_completion() == before
+
+    spark.sql("UPDATE sums_view_stored SET a__ts = 4 WHERE k = 'k1'")
+    spark.sql("INSERT INTO sums_view_stored (k, a__ts) VALUES ('k1', 5)")
+    assert sums.shown() == {"k1": (5, None)}
+
+
+def test_a_sum_that_does_not_fit_is_an_error_until_its_type_grows(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """In a batch nothing is written; in the merge nothing is shown, and the wider type makes it right."""
+    sums = Sums(tmp_path, spark)
+    sums.write("a", 0, ("k1", 0, (1 << 31) - 1))
+    with pytest.raises(Exception, match="a batch cannot be written: the sum of its n does not fit into int"):
+        sums.write("a", 1, ("k1", 0, 1 << 30), ("k1", 0, 1 << 30))
+    assert sums.write("a", 1, ("k1", 0, 1))
+    with pytest.raises(Exception, match="the sum of column _sum_a__n does not fit into int"):
+        sums.shown()
+
+    sums.path.write_text(sums.path.read_text().replace('n = "int"', 'n = "bigint"', 1))
+    sums.spec = load_spec(sums.path)
+    wide = sums.frame(("k1", 0, 1), kind="bigint")
+    Splice(sums.spec, spark).write(wide, "a", batch_id=2, query_id="of a")
+
+    for _ in range(2):
+        assert sums.shown() == {"k1": ((1 << 31) + 1, None)}
+        Compaction(sums.table()).step()
 
 
 def test_a_tombstone_erases_the_values_that_nulls_have_kept(tmp_path: Path, spark: SparkSession) -> None:

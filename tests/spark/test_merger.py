@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,13 +114,44 @@ def test_each_merge_function_gives_what_its_definition_says(merger: Merger) -> N
 
 def test_a_column_of_a_later_version_is_refused(merger: Merger) -> None:
     """A rule that this class does not know would merge it wrongly."""
-    columns = {**META, **KEY, "_sum_gate__visits": "int"}
-    row = {"_sum_gate__visits": 1}
+    columns = {**META, **KEY, "_set_gate__visits": "int"}
+    row = {"_set_gate__visits": 1}
     records: list[Record] = [{"schema": merger.schema(columns), "row": row}] * 2
 
     (result,) = merger.run(records, [[0, 1, "+"]])
 
-    assert "does not know the rule of column _sum_gate__visits" in result["error"]
+    assert "does not know the rule of column _set_gate__visits" in result["error"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [("int", 2**31 - 1), ("bigint", 2**63 - 1), ("decimal(12,3)", Decimal("999999999.999"))],
+    ids=["int", "bigint", "decimal"],
+)
+def test_a_sum_that_does_not_fit_is_refused(merger: Merger, kind: str, most: Any) -> None:  # noqa: ANN401
+    """One less is exact; neither wraps, and no digit is lost."""
+    name = f"_sum_gate__{kind[:3]}"  # the harness knows a schema by its names
+    columns = {**META, **KEY, name: kind}
+    least = type(most)(1) if kind != "decimal(12,3)" else Decimal("0.001")
+    records: list[Record] = [
+        {"schema": merger.schema(columns), "row": {name: plain(value)}}
+        for value in (most - least, least, least)
+    ]
+
+    exact, refused = merger.run(records, [[0, 1, "+"], [0, 1, "+", 2, "+"]])
+
+    assert exact["row"][name] == plain(most)
+    assert f"the sum of column {name} does not fit into {kind}" in refused["error"]
+
+
+def test_a_sum_of_doubles_is_refused(merger: Merger) -> None:
+    """Its value would depend on the order of the additions, so of the compactions."""
+    columns = {**META, **KEY, "_sum_gate__half": "double"}
+    records: list[Record] = [{"schema": merger.schema(columns), "row": {"_sum_gate__half": 0.5}}] * 2
+
+    (result,) = merger.run(records, [[0, 1, "+"]])
+
+    assert "column _sum_gate__half is a sum, and additions of double are not exact" in result["error"]
 
 
 def test_a_projection_merges_like_the_whole_row(merger: Merger) -> None:

@@ -29,7 +29,7 @@ from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.work import cancel
 from asynclock.spark.writer import stream_writer
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, wait_for
+from tests.spark.pipeline_kit import SUMMED, Background, Pipeline, break_whatever_is_renewed, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,7 +115,7 @@ def test_batch_killed_before_its_checkpoint_is_skipped(pipeline: Pipeline) -> No
     """A batch that is on the timeline, but not in the checkpoint, is not committed twice."""
     for at in range(3):
         pipeline.deliver("a", {"k": "N1", "at": at, "x": at})
-    spec = pipeline.spec()
+    spec = pipeline.spec(SUMMED)
     pipeline.run(spec, streams=["a"])
     before = pipeline.timeline(spec).commits
     last = pipeline.forget_last_batch("a")
@@ -125,6 +125,7 @@ def test_batch_killed_before_its_checkpoint_is_skipped(pipeline: Pipeline) -> No
     assert (report.streams[0].batches, report.streams[0].skipped, report.streams[0].rows) == (1, 1, 0)
     assert pipeline.timeline(spec).commits == before
     assert [commit.batch_id for commit in before] == [0, 1, last]
+    assert rows(pipeline, spec, "x") == [(0 + 1 + 2,)]
 
 
 def test_archived_batch_is_skipped(pipeline: Pipeline) -> None:

@@ -18,9 +18,11 @@ from asynclock.spark.services.repair import _Repair
 from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.writer.splice import Splice, stream_lock
 from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import Kept, Pipeline, two_streams
+from tests.spark.pipeline_kit import SUMMED, Kept, Pipeline, two_streams
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from asynclock.spark.spec.model import Spec
@@ -48,14 +50,14 @@ def spec(pipeline: Pipeline) -> Spec:
     return pipeline.spec()
 
 
-def write_plainly(pipeline: Pipeline, spec: Spec, *values: str) -> None:
+def write_plainly(pipeline: Pipeline, spec: Spec, *values: str, column: str = "a__x") -> None:
     """What a session does that knows nothing of the table's options: files with random ids."""
     spark = pipeline.spark
     pipeline.unguard(spec)
     spark.sql("DROP TABLE IF EXISTS plain")
     spark.sql(f"CREATE TABLE plain USING hudi LOCATION '{spec.table.path}'")
     for value in values:
-        spark.sql(f"INSERT INTO plain (_asynclock_key, k, a__ts, a__x) VALUES {value}")
+        spark.sql(f"INSERT INTO plain (_asynclock_key, k, a__ts, {column}) VALUES {value}")
 
 
 def rows(spec: Spec, spark: SparkSession) -> list[tuple[Any, ...]]:
@@ -129,6 +131,22 @@ def test_a_repair_that_dies_is_finished_by_the_next_one(
     assert report.rows == 1
     assert rows(spec, pipeline.spark)[0] == ("N0", 11, 100, 0.5)
     assert not (pipeline.folder / "table" / ".hoodie" / "asynclock-repair").exists()
+
+
+def test_rows_with_a_sum_are_not_moved(tmp_path: Path, spark: SparkSession) -> None:
+    """A repair that is interrupted would append them twice, so it stops before anything is copied."""
+    pipeline = Pipeline(tmp_path, spark)
+    pipeline.deliver("a", {"k": "N0", "at": 1, "x": 5})
+    spec = pipeline.spec(SUMMED)
+    pipeline.run(spec, streams=["a"])
+    write_plainly(pipeline, spec, "('N0', 'N0', 2, 7)", column="_sum_a__x")
+    before = pipeline.table(spec).strays()
+
+    with pytest.raises(SpecError, match="rows outside the buckets have values of _sum_a__x"):
+        repair(spec, spark=spark)
+
+    assert pipeline.table(spec).strays() == before != frozenset()
+    assert not (tmp_path / "table" / ".hoodie" / "asynclock-repair").exists()
 
 
 def test_no_sql_while_a_repair_is_interrupted(

@@ -21,7 +21,7 @@ from asynclock.spark.services.due import unkept
 from asynclock.spark.services.savepoints import delete_savepoint, restore, savepoint
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, asynclock, command_here, wait_for
+from tests.spark.pipeline_kit import SUMMED, Background, Pipeline, asynclock, command_here, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def deliver(pipeline: Pipeline, *numbers: int) -> None:
 
 
 def newest(pipeline: Pipeline, spec: Spec) -> tuple[object, ...]:
-    """The row N1."""
+    """X and y of the row N1."""
     found = read(spec, pipeline.spark).where("k = 'N1'").select("x", "y").collect()
     return tuple(found[0])
 
@@ -61,9 +61,9 @@ def is_valid(pipeline: Pipeline, spec: Spec) -> bool:
 
 
 def test_what_a_restore_drops_is_read_again(pipeline: Pipeline) -> None:
-    """Compactions, cleanings and archiving do not stand in the way; a savepoint can be restored twice."""
+    """Compactions, cleanings and archiving do not stand in the way, twice; a sum has each event once."""
     deliver(pipeline, 1, 2)
-    spec = pipeline.spec()
+    spec = pipeline.spec(SUMMED)
     pipeline.run(spec)
     kept = savepoint(spec, spark=pipeline.spark)
     for first in (3, 6):
@@ -77,9 +77,9 @@ def test_what_a_restore_drops_is_read_again(pipeline: Pipeline) -> None:
 
         assert (report.savepoint, report.undone_deletes) == (kept, ())
         assert report.dropped >= 6
-        assert newest(pipeline, spec) == (2, 2.0)
+        assert newest(pipeline, spec) == (1 + 2, 2.0)
         pipeline.run(spec)
-        assert newest(pipeline, spec) == (first + 2, first + 2.0)
+        assert newest(pipeline, spec) == (sum(range(first + 3)), first + 2.0)
         assert is_valid(pipeline, spec)
 
 

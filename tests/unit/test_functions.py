@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from asynclock.errors import ConfigError, SpecError
 from asynclock.spark.check.strict.expected import Expected, _bytes, sortable
 from asynclock.spark.check.strict.stored_rows import Reading
-from asynclock.spark.check.validation import _reversed
+from asynclock.spark.check.validation import _reversed, _sums
 from asynclock.spark.hudi.columns import columns_to_delete
 from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.view_names import carried_names, check_names
@@ -43,7 +43,7 @@ table.key = ["k"]
 [streams.a]
 source = "in/departures/*.csv"
 ordering = "at"
-columns = { at = "bigint", x = "int", note = "string", on = "boolean" }
+columns = { at = "bigint", x = "int", note = "string", on = "boolean", part = "double" }
 """
 
 
@@ -69,8 +69,22 @@ def test_the_stored_names_tell_the_function(spec: Spec) -> None:
 
 GROUP = '[streams.a.groups.g]\nordering = "x"\ncolumns = []\n'
 BAD = [
-    ('merge = { x = "sum" }', "merge.x", "a sum would count a repeated event again"),
-    ('merge = { note = "sum" }', "merge.note", "a sum would count a repeated event again"),
+    (
+        'merge = { note = "sum" }',
+        "merge.note",
+        "adds int, bigint and decimal only, and this is a column of string",
+    ),
+    (
+        'merge = { on = "sum" }',
+        "merge.on",
+        "adds int, bigint and decimal only, and this is a column of boolean",
+    ),
+    (
+        'merge = { part = "sum" }',
+        "merge.part",
+        "in another order give another value; make the column a decimal",
+    ),
+    ('merge = { at = "sum" }', "merge.at", "the newest event sets it"),
     ('merge = { x = "average" }', "merge.x", "unknown name 'average'"),
     ('merge = { y = "max" }', "merge.y", "unknown name 'y'"),
     ('merge = { at = "max" }', "merge.at", "the newest event sets it"),
@@ -116,18 +130,19 @@ def test_a_wrong_function_is_refused(
             'on = "boolean", deleted = "boolean"',
             "no tombstone takes back what this has kept",
         ),
-        ('at = "bigint"', 'at = "bigint", k = "string"', "a key or partition column has one value"),
+        ('at = "bigint"', 'at = "bigint", k = "int"', "a key or partition column has one value"),
         ('table.key = ["k"]', 'table.kind = "plain"\ntable.key = ["k"]', "a plain table has one rule"),
     ],
 )
+@pytest.mark.parametrize("function", ["min", "sum"])
 def test_a_function_must_fit_the_rest(
-    write_spec: Callable[[str], Path], old: str, new: str, sentence: str
+    write_spec: Callable[[str], Path], old: str, new: str, sentence: str, function: str
 ) -> None:
     """A tombstone, a key column and a plain table have no use for one."""
     column = "k" if "k = " in new else "x"
 
     with pytest.raises(SpecError, match=sentence):
-        load_spec(write_spec(SMALL.replace(old, new) + f'merge = {{ {column} = "min" }}\n'))
+        load_spec(write_spec(SMALL.replace(old, new) + f'merge = {{ {column} = "{function}" }}\n'))
 
 
 def test_a_plain_table_takes_no_rule_for_nulls(write_spec: Callable[[str], Path]) -> None:
@@ -148,11 +163,13 @@ def test_nulls_are_kept_by_all_columns_but_the_ordering(write_spec: Callable[[st
     )
     spec = load_spec(write_spec(text))
 
-    assert [group.alias for group in spec.column_groups()] == ["", "last_note", "last_on"]
+    assert [group.alias for group in spec.column_groups()] == ["", "last_note", "last_on", "last_part"]
     assert list(spec.column_groups()[0].stored()) == ["a__ts", "a__x", "a__deleted"]
 
 
-@pytest.mark.parametrize("function", ["min", "last_non_null_value", "first_value", "first_non_null_value"])
+@pytest.mark.parametrize(
+    "function", ["min", "last_non_null_value", "first_value", "first_non_null_value", "sum"]
+)
 def test_a_column_of_the_table_keeps_its_function(write_spec: Callable[[str], Path], function: str) -> None:
     """Events that another function has left out cannot be merged again."""
     before = load_spec(write_spec(SMALL + 'merge = { x = "max" }\n'))
@@ -180,8 +197,21 @@ def test_tombstones_of_kept_values_are_refused(spec: Spec, write_spec: Callable[
     assert kept.up_to == {"a": ("CAST('7' AS bigint)",)}
     assert list(kept.values()) == [
         "a__ts", "a__deleted", "_lastts_a__x", "_lastdeleted_a__x", "_lastts_a__note", "_lastdeleted_a__note",
-        "_lastts_a__on", "_lastdeleted_a__on",
+        "_lastts_a__on", "_lastdeleted_a__on", "_lastts_a__part", "_lastdeleted_a__part",
     ]  # fmt: skip
+
+
+def test_a_sum_in_doubt_is_not_compared(tmp_path: Path) -> None:
+    """After a delete whose keys are gone no later event makes it known again; of a maximum one does."""
+    expected = Expected(tmp_path, [[("_sum_a__x", "int")]], ranks=[0], sums=[0])
+    expected.add(0, [(("k",), 3, (3,)), (("lost",), 1, (1,))])
+    expected.doubt()
+    expected.add(0, [(("k",), 4, (4,))])
+
+    expected.compare([(("k",), [(4,)])])
+
+    assert (expected.count(), expected.incomparable()) == (0, 2)
+    expected.close()
 
 
 DOUBLES = st.floats(allow_nan=True, allow_infinity=True)
@@ -244,7 +274,7 @@ def compared(spec: Spec, batches: list[list[dict[str, Any]]], row: dict[str, Any
             [list(dict(group)).index(name) for name in of.stored_orderings]
             for group, of in zip(groups, spec.column_groups(), strict=True)
         ]
-        expected = Expected(Path(folder), groups, ranks=ranks, reversed_=_reversed(spec))
+        expected = Expected(Path(folder), groups, ranks=ranks, reversed_=_reversed(spec), sums=_sums(spec))
         for batch in batches:
             values = [tuple({"k": "k", **event}[name] for name in reading.layout.names) for event in batch]
             expected.add_each(itertools.chain.from_iterable(map(reading.events, values)))
@@ -278,6 +308,7 @@ def test_the_second_reader_expects_what_the_definitions_say(
 
     name = rng.choice([name for name, kind in stored_types(ordering).items() if kind == "string"])
     assert compared(spec, [rows], {**wanted, name: f"{wanted[name]}!"}) == 1
+    assert compared(spec, [rows], {**wanted, "_sum_a__visits": (wanted["_sum_a__visits"] or 0) + 1}) == 1
 
 
 def test_an_int_that_grew_to_a_double_is_compared_as_one(write_spec: Callable[[str], Path]) -> None:
@@ -289,8 +320,8 @@ def test_an_int_that_grew_to_a_double_is_compared_as_one(write_spec: Callable[[s
     newer = Reading(spec, stream, read_with(stream, spec), dict(enumerate(groups)))
     with tempfile.TemporaryDirectory() as folder:
         expected = Expected(Path(folder), groups, ranks=[[0], [0]])
-        expected.add_each(older.events(("k", 1, 3, None, None)))
-        expected.add_each(newer.events(("k", 2, 2.5, None, None)))
-        expected.compare([(("k",), [(2, None, None, None), (3.0,)])])
+        expected.add_each(older.events(("k", 1, 3, None, None, None)))
+        expected.add_each(newer.events(("k", 2, 2.5, None, None, None)))
+        expected.compare([(("k",), [(2, None, None, None, None), (3.0,)])])
         assert list(expected.differences()) == []
         expected.close()

@@ -1,7 +1,8 @@
 """Compare the table with its sources, cell by cell, and check its timeline.
 
 The expected table is computed directly from the source files of the committed batches: for each stream, and
-each of its column groups, the event with the newest ordering value, and among equal ones the last to arrive.
+each of its column groups, the event with the newest ordering value, and among equal ones the last to arrive,
+or the sum of all.
 The second reader reads the files, so the result depends neither on Spark's parsers nor on the merger or the
 order of commits.
 
@@ -212,6 +213,7 @@ def validate(
             rule=_RULES[spec.table.merge],
             ranks=_ranks(spec, table),
             reversed_=_reversed(spec),
+            sums=_sums(spec),
             incomplete={group for reader in readers if reader.incomplete for group in reader.groups},
         )
         try:
@@ -278,6 +280,12 @@ def _reversed(spec: Spec) -> list[int]:
     """Return the places of the groups in which the least ordering value wins."""
     groups = spec.column_groups() if spec.table.kind == "splice" else ()
     return [place for place, group in enumerate(groups) if group.is_reversed]
+
+
+def _sums(spec: Spec) -> list[int]:
+    """Return the places of the groups whose values are added."""
+    groups = spec.column_groups() if spec.table.kind == "splice" else ()
+    return [place for place, group in enumerate(groups) if group.is_sum]
 
 
 def _unseen(table: Table, commits: list[BatchCommit]) -> Iterator[UnseenCommit]:

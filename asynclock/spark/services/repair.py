@@ -24,7 +24,10 @@ from asynclock.spark.hudi.table import REPAIR_COPY, Table
 from asynclock.spark.reader.snapshot import stored_rows
 from asynclock.spark.services.plans import remove_empty_plans
 from asynclock.spark.source.files import frame_of
+from asynclock.spark.spec.column_groups import group_of
+from asynclock.spark.spec.functions import SUMS
 from asynclock.spark.spec.keys import record_key
+from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.spec.ordering import merged_as, orderings_among
 from asynclock.spark.work.worker import reserved
@@ -86,7 +89,7 @@ def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | No
     Raises:
         AcquireTimeoutError: The table was not reserved in time; nothing was changed.
         SpecError: The table is a plain one, or the locks of the spec are not those of the table; nothing was
-            changed.
+            changed. Or a row outside the buckets has a sum, which may count twice; no row was moved.
         UnfinishedRestoreError: A restore has been left half done; nothing was changed.
         LeaseLostError: The reservation was lost in the middle; run the repair again.
     """
@@ -158,6 +161,7 @@ class _Repair:
         of_group = F.regexp_extract("_hoodie_file_name", "^[^_]+", 0)
         rows = stored.where(of_group.isin(groups))
         rows = rows.select(*(F.col(f"`{name}`") for name in rows.columns if not name.startswith("_hoodie_")))
+        self._refuse_sums(rows)
         fit = self._fits(rows)
         rejected: int = rows.where(~fit).count()
         if rejected:
@@ -166,6 +170,16 @@ class _Repair:
         paths = frame_of(self._spark, [(stray,) for stray in strays], "value string")
         paths.write.mode("append").text(self._below(_COPIED))
         return rejected
+
+    def _refuse_sums(self, rows: DataFrame) -> None:
+        """Refuse rows that count twice if the repair is interrupted after it has appended them."""
+        for name in rows.columns:
+            if group_of(name) == SUMS and not rows.where(F.col(f"`{name}`").isNotNull()).isEmpty():
+                reason = (
+                    f"rows outside the buckets have values of {name}, and a repair that is interrupted would "
+                    "count them twice. No row was moved; restore a savepoint from before those rows"
+                )
+                raise misplaced(self._spec, ("table", "path"), self._spec.table.path, reason)
 
     def _fits(self, rows: DataFrame) -> Column:
         table = self._spec.table

@@ -7,6 +7,7 @@ would skip every file in the checkpoint and report success.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.jvm import classes
 from asynclock.spark.source.files import frame_of, plain_path, plain_url, source_files
 from asynclock.spark.source.reading import FILE
+from asynclock.spark.spec.functions import sums
 from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
@@ -33,11 +35,12 @@ _TABLE_FILE: Final = "asynclock-table.json"
 _AGAIN: Final = (
     "Name a new checkpoint: all files or records are read again, and those that the table has change nothing"
 )
-_REMEDIES: Final = {
-    "offsets": _AGAIN,
-    "sources/0": _AGAIN,
-    "commits": "Delete that file: the batch is begun again, and skipped if the table has it",
-}
+_BACK: Final = (
+    "Put a whole copy of the checkpoint back, or restore a savepoint: a new checkpoint reads all files or "
+    "records again, and the sums of the stream would count them twice"
+)
+_REDO: Final = "Delete that file: the batch is begun again, and skipped if the table has it"
+_FOLDERS: Final = ("offsets", "sources/0", "commits")
 _NEWEST: Final = 2  # of each, whose content is looked at
 _VERSION: Final = "v1"  # each begins with it, that of a topic behind one byte
 _HEAD: Final = 4
@@ -82,7 +85,7 @@ class Checkpoint:
             SpecError: A file is damaged; the error names it and the way out. Nothing was written.
         """
         self.query_id()  # it tells which batches are committed
-        for folder, remedy in _REMEDIES.items():
+        for folder in _FOLDERS:
             sizes = self._files.sizes(f"{self._stream.checkpoint}/{folder}")
             numbers = sorted(
                 (name for name in sizes if name.removesuffix(".compact").isdigit()),
@@ -94,7 +97,11 @@ class Checkpoint:
                 if name in numbers[-_NEWEST:]:
                     is_cut = is_cut or _VERSION not in (self._files.read(path) or "")[:_HEAD]
                 if is_cut:
-                    raise self._damaged(path, remedy)
+                    raise self._damaged(path, _REDO if folder == "commits" else self._again)
+
+    @property
+    def _again(self) -> str:
+        return _BACK if sums(self._stream.merge) else _AGAIN
 
     def _damaged(self, path: str, remedy: str) -> SpecError:
         reason = f"{path} is empty or damaged, as after a power loss; nothing was written. {remedy}"
@@ -132,6 +139,28 @@ class Checkpoint:
         keys = ("streams", self._stream.name, "checkpoint")
         raise misplaced(self._spec, keys, self._stream.checkpoint, reason)
 
+    def refuse_another_source(self) -> None:
+        """Make sure that a stream with a sum reads the files or the topic that its checkpoint has read.
+
+        Spark knows a file by its path, so one that was moved would be read again.
+
+        Raises:
+            SpecError: The source is another one; nothing was written.
+        """
+        before = (self._bound or {}).get("source", self._read_from)
+        if before != self._read_from and (names := sums(self._stream.merge)):
+            reason = (
+                f"this checkpoint has read {before}, and the source is now {self._read_from}: files of both "
+                f"would be read again, and {', '.join(names)} would count their events twice. Nothing was "
+                "written; name the former source, or read the new one as another stream"
+            )
+            keys = ("streams", self._stream.name, "source" if self._stream.kafka is None else "kafka")
+            raise misplaced(self._spec, keys, self._read_from, reason)
+
+    @property
+    def _read_from(self) -> str:
+        return self._stream.source if self._stream.kafka is None else self._stream.kafka.topic
+
     def bind(self, table_id: Callable[[], str | None]) -> None:
         """Record in the checkpoint that it belongs to the spec's table, unless it says so already.
 
@@ -141,9 +170,12 @@ class Checkpoint:
         Args:
             table_id: Returns the id of the spec's table.
         """
-        if self._bound is not None or (found := table_id()) is None:
+        source = {"source": self._read_from} if sums(self._stream.merge) else {}
+        if self._bound is not None and source.keys() <= self._bound.keys():
             return
-        bound = {"table_id": found, "path": self._spec.table.path}
+        if (found := table_id()) is None:
+            return
+        bound = {"table_id": found, "path": self._spec.table.path} | source
         self._files.write(f"{self._stream.checkpoint}/{_TABLE_FILE}", json.dumps(bound))
         self._bound = bound
 
@@ -156,6 +188,14 @@ class Checkpoint:
         """Return the end of a batch in its source, as Spark noted it in advance; empty if that is gone."""
         text = self._files.read(f"{self._stream.checkpoint}/offsets/{batch_id}")
         return "" if text is None else text.splitlines()[-1]
+
+    def end(self, batch_id: int) -> str:
+        """Return ``offset``; if the stream has a sum, with a digest of the files of the batch."""
+        offset = self.offset(batch_id)
+        if not offset or not sums(self._stream.merge) or (due := self.due(batch_id)) is None:
+            return offset
+        digest = hashlib.sha256("\n".join(sorted(url for url, _ in due)).encode()).hexdigest()
+        return json.dumps(json.loads(offset) | {"files": digest}, separators=(",", ":"))
 
     def due(self, batch_id: int) -> list[tuple[str, int]] | None:
         """Return the files of a batch: URL, and modification time in microseconds when they were listed.
@@ -281,7 +321,7 @@ class Checkpoint:
         try:
             found: dict[str, str] = json.loads(text)
         except ValueError:
-            remedy = _AGAIN if name != _TABLE_FILE else "If the table is the right one, delete that file"
+            remedy = self._again if name != _TABLE_FILE else "If the table is the right one, delete that file"
             raise self._damaged(f"{self._stream.checkpoint}/{name}", remedy) from None
         return found
 

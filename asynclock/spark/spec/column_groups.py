@@ -76,6 +76,11 @@ class ColumnGroup:
         return False
 
     @property
+    def is_sum(self) -> bool:
+        """Whether the values of all events are added, so that each event must come once."""
+        return False
+
+    @property
     def has_tombstone(self) -> bool:
         """Whether a tombstone erases the group."""
         return True

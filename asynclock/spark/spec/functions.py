@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -30,10 +31,16 @@ _WORDS: Final[Mapping[str, str]] = {
     "min": "min",
     "bool_or": "max",
     "bool_and": "min",
+    "sum": "sum",
 }
 """The words in the stored names by which the merger knows the function."""
 Function = Annotated[str, WithJsonSchema({"type": "string", "enum": [NEWEST, *_WORDS]})]
 _OF_VALUES: Final = frozenset({"max", "min"})
+_SUM: Final = "sum"
+SUMS: Final = f"_{_SUM}_"
+"""The group of stored sums."""
+_UNORDERED: Final = _OF_VALUES | {_SUM}
+_ADDED: Final = re.compile(r"int|bigint|decimal\(.*")
 _OF_BOOLEANS: Final = frozenset({"bool_or", "bool_and"})
 _REVERSED: Final = frozenset({"min", "first", "firstany"})
 
@@ -73,6 +80,11 @@ class FunctionGroup(ColumnGroup):
         return self.word in _REVERSED
 
     @property
+    def is_sum(self) -> bool:
+        """Whether the values of all events are added, so that each event must come once."""
+        return self.word == _SUM
+
+    @property
     def has_tombstone(self) -> bool:
         """Whether a tombstone takes the value away: only the newest of several has an order to erase by."""
         return self.word == _WORDS[KEPT]
@@ -84,8 +96,8 @@ class FunctionGroup(ColumnGroup):
 
     @property
     def stored_orderings(self) -> tuple[str, ...]:
-        """The stored names of the columns that order the events; of a maximum it is the column itself."""
-        if self.word in _OF_VALUES:
+        """The stored names of the columns that order the events; of a maximum or sum the column itself."""
+        if self.word in _UNORDERED:
             return (self.stored_value,)
         turns = ("", *range(2, len(self.orderings) + 1))
         return tuple(f"_{self.word}{ORDERING}{turn}_{self.stream}__{self.value.name}" for turn in turns)
@@ -118,6 +130,11 @@ class FunctionGroup(ColumnGroup):
         return False
 
 
+def sums(merge: Mapping[str, str]) -> list[str]:
+    """Return the columns whose values are added."""
+    return [name for name, function in merge.items() if function == _SUM]
+
+
 def stored_name(stream: str, column: str, function: str) -> str:
     """Return the stored name of a column with a merge function other than ``last_value``."""
     return f"_{_WORDS[function]}_{stream}__{column}"
@@ -144,7 +161,7 @@ def function_groups(
         FunctionGroup(
             stream=stream,
             name="",
-            orderings=(column,) if _WORDS[function] in _OF_VALUES else orderings,
+            orderings=(column,) if _WORDS[function] in _UNORDERED else orderings,
             columns=(column,),
             value=column,
             word=_WORDS[function],
@@ -194,11 +211,7 @@ def _misfits(
             continue
         is_boolean = types[name] == "boolean"
         rules = (
-            (
-                function == "sum",
-                "a sum would count a repeated event again; store the events, and sum in a query",
-            ),
-            (function not in {NEWEST, "sum", *_WORDS}, unknown_name(function, [NEWEST, *_WORDS])),
+            (function not in {NEWEST, *_WORDS}, unknown_name(function, [NEWEST, *_WORDS])),
             (name in {*ordering, TOMBSTONE}, "the newest event sets it; take it out"),
             (name in grouped, "a column in a group is merged with that; take it out of one of them"),
             (
@@ -206,12 +219,19 @@ def _misfits(
                 f"merges booleans only, and this is a column of {types[name]}; use max or min",
             ),
             (function in _OF_VALUES and is_boolean, "merges no booleans; use bool_or or bool_and"),
+            (function == _SUM and not _ADDED.fullmatch(types[name]), _not_added(types[name])),
             (
                 TOMBSTONE in types and function in _WORDS.keys() - {KEPT},
                 "no tombstone takes back what this has kept; drop the function, or the column 'deleted'",
             ),
         )
         yield from (wrong(f"merge.{name}", function, said) for applies, said in rules if applies)
+
+
+def _not_added(kind: str) -> str:
+    if kind in {"double", "float"}:
+        return f"additions of {kind} in another order give another value; make the column a decimal"
+    return f"adds int, bigint and decimal only, and this is a column of {kind}; use another function"
 
 
 _TOMBSTONE_COLUMN: Final = Column(name=TOMBSTONE, type="boolean")

@@ -30,13 +30,15 @@ from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.view_names import carried_names
 from asynclock.spark.retry import CONFLICT, retry
 from asynclock.spark.source.reading import ARRIVAL
+from asynclock.spark.spec.functions import sums
 from asynclock.spark.spec.keys import unfit
 from asynclock.spark.work.leases import acquire_until
 from asynclock.spark.work.worker import working
 from asynclock.spark.writer.batch_columns import declare_columns, read_with
 from asynclock.spark.writer.conflicts import Conflicts
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
-from asynclock.spark.writer.sql_text import event_of, quoted, rank_of, required, values_of, wide_frame
+from asynclock.spark.writer.once import refuse_another_batch, refuse_another_query, refuse_unnumbered
+from asynclock.spark.writer.sql_text import event_of, quoted, rank_of, reduced, required, wide_frame
 
 if TYPE_CHECKING:
     import threading
@@ -108,10 +110,26 @@ class Splice:
         self._commits.refresh()
         return commit.table_id if (commit := self._commits.newest()) else None
 
-    def committed(self, stream: str, batch_id: int, *, query_id: str | None = None) -> bool:
-        """Return whether that batch is on the timeline, the archived one included."""
+    def committed(self, stream: str, batch_id: int, *, query_id: str | None = None, offset: str = "") -> bool:
+        """Return whether that batch is on the timeline, the archived one included.
+
+        Args:
+            stream: Name of the stream.
+            batch_id: Number of the batch in its query.
+            query_id: The query; default: the running streaming query, else ``direct``.
+            offset: The end of the batch in its source, which is compared if the stream has a sum.
+
+        Raises:
+            SpecError: The stream has a sum, and the commit of that number is of another batch.
+        """
         self._commits.refresh()
-        return self._commits.has(stream, query_id or self._query_id(), batch_id)
+        batch = (stream, query_id or self._query_id(), batch_id)
+        if not self._commits.has(*batch):
+            return False
+        if offset and sums(self._spec.stream(stream).merge):
+            found = (one.offset for one in self._table.timeline.commits if one.batch == batch)
+            refuse_another_batch(self._spec, self._spec.stream(stream), batch_id, next(found, None), offset)
+        return True
 
     def write(
         self,
@@ -133,7 +151,7 @@ class Splice:
                 the column ``_asynclock_arrival`` if the frame has it, else by its place in the frame.
             stream: Name of the stream.
             batch_id: Number of the batch in its query; a committed batch is not written again. None: the
-                batch is always written.
+                batch is always written, unless the stream has a sum.
             query_id: The query the batch belongs to; default: the running streaming query, else ``direct``.
             lease: The stream's lease, held by a caller who has waited for the end of a reservation
                 (``Gate``) and cancels the jobs of this thread when it is lost; None: this call does these
@@ -148,9 +166,10 @@ class Splice:
 
         Raises:
             ConfigError: No such stream, or a column is missing, unknown or of another type, or this process
-                holds the table's own lock. Nothing was written.
+                holds the table's own lock, or the stream has a sum and the batch no number. Nothing was
+                written.
             SpecError: Another driver has changed the columns of the stream in a way that this writer cannot
-                follow; nothing was written.
+                follow, or the stream has a sum and the batches of another query; nothing was written.
             AcquireTimeoutError: The time is out, or ``stop`` was set while another writer created the table;
                 nothing was written.
             LeaseLostError: The lease was lost. If the write had not begun, nothing was written. Otherwise its
@@ -158,6 +177,7 @@ class Splice:
         """
         spec = self._spec.stream(stream)
         refuse_if_held(self._spec.table.path)
+        refuse_unnumbered(spec, batch_id)
         self._check_columns(df, spec)
         with contextlib.ExitStack() as held:
             if lease is None:
@@ -316,7 +336,7 @@ class Splice:
             write.mode("append").save(self._spec.table.path)
 
     def _newest(self, df: DataFrame, stream: StreamSpec) -> DataFrame:
-        """Return one row per key, with its newest event as the struct ``_GROUP``.
+        """Return one row per key, with its newest event as the struct ``_GROUP``; sums are added.
 
         Hudi would reduce the batch too, but in the random order of its shuffle. If the later commit wins, the
         later row of a batch wins too. So it does not matter how the rows are cut into batches.
@@ -348,8 +368,7 @@ class Splice:
             )
             newest = f"struct({', '.join(values)})"
         by_group = (
-            f"{'min' if group.is_reversed else 'max'}_by(struct({values_of(group, _GROUP)}),"
-            f" {_RANK}_{group.alias}) AS {_GROUP}_{group.alias}"
+            f"{reduced(group, _GROUP, f'{_RANK}_{group.alias}')} AS {_GROUP}_{group.alias}"
             for group in further
         )
         found = (F.expr(one) for one in (f"{newest} AS {_GROUP}", *by_group))
@@ -404,6 +423,7 @@ class Splice:
 
     def _announce(self, stream: str, query_id: str) -> None:
         known = self._commits.query_ids(stream)
+        refuse_another_query(self._spec, self._spec.stream(stream), known, query_id)
         if known and query_id not in known and query_id not in self._announced:
             log.warning(
                 "stream %s was written by query %s and is now written by query %s: a new checkpoint reads "

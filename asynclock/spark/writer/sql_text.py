@@ -44,6 +44,34 @@ def values_of(group: ColumnGroup, row: str) -> str:
     return ", ".join(f"{row}.{name} AS {name}" for name in names)
 
 
+def reduced(group: ColumnGroup, row: str, rank: str) -> str:
+    """Return SQL of the values that the rows of a batch set together, as a struct.
+
+    Args:
+        group: The group.
+        row: The struct of a row.
+        rank: The place of the row, null without an event for the group.
+    """
+    if group.is_sum:
+        return f"struct({_total(group.orderings[0], row)})"
+    return f"{'min' if group.is_reversed else 'max'}_by(struct({values_of(group, row)}), {rank})"
+
+
+def _total(column: Column, row: str) -> str:
+    """Return SQL of the sum of a column, which fails if the sum does not fit into its type."""
+    name = f"{row}.{quoted(column.name)}"
+    scale = column.type.rstrip(")").rpartition(",")[2] if column.type.startswith("decimal") else "0"
+    total = f"try_cast(try_sum(CAST({name} AS DECIMAL(38,{scale}))) AS {column.type})"
+    said = (
+        f"a batch cannot be written: the sum of its {column.name} does not fit into {column.type}; nothing "
+        "was. Declare a wider type"
+    )
+    return (
+        f"CASE WHEN count({name}) > 0 AND {total} IS NULL THEN raise_error('{said}') ELSE {total} END"
+        f" AS {quoted(column.name)}"
+    )
+
+
 def rank_of(orderings: Iterable[Column], arrival: str, value: Callable[[str], str] = quoted) -> str:
     """Return SQL of the place of a row among those of a batch.
 

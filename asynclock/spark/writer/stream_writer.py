@@ -141,6 +141,7 @@ class StreamWriter:
         self._checkpoint = Checkpoint(spec, stream, spark)
         self._checkpoint.refuse_damage()
         self._checkpoint.refuse_another_table(self._splice.table_id)
+        self._checkpoint.refuse_another_source()
         self._reported: set[str] = set()
         self._cut_off = False
         self._making_way = False
@@ -354,7 +355,8 @@ class StreamWriter:
         waited, self._waited = self._waited, 0.0
         done = BatchReport(stream=self.name, batch_id=batch_id, skipped=True, reservation_seconds=waited)
         # After the first uncommitted batch, all batches of a query are new: the write looks at the timeline.
-        if self._is_ahead or not self._splice.committed(self.name, batch_id):
+        end = self._checkpoint.end(batch_id)
+        if self._is_ahead or not self._splice.committed(self.name, batch_id, offset=end):
             self._is_ahead = True
             with self._source.settled(frame, self._checkpoint.due(batch_id)) as batch:
                 self._tell_unnamed_columns()
@@ -364,7 +366,7 @@ class StreamWriter:
                 self._tried = done
                 # Commit it even without a good row: otherwise the timeline would look as if the batch was
                 # never read.
-                events, end = self._source.good(batch.frame), self._checkpoint.offset(batch_id)
+                events = self._source.good(batch.frame)
                 self._splice.write(
                     events, self.name, batch_id=batch_id, lease=lease, offset=end, stop=self._stop
                 )

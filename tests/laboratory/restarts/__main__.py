@@ -74,7 +74,7 @@ class Play:
         command: Callable[..., str] = call,
     ) -> None:
         self.done = Restarts()
-        self.shop = Shop(folder, seed)
+        self.shop = Shop(folder, seed, adds_up=True)
         self.visits = Visits(folder, seed)
         self._folder = folder
         self._random = random.Random(f"moments of {seed}")
@@ -83,7 +83,7 @@ class Play:
         self._version = 0
         self._drivers: dict[str, Driver] = {}
         for version in range(SCHEMA_CHANGES + 1):
-            (folder / f"v{version}.toml").write_text(spec(version) + SPEC)
+            (folder / f"v{version}.toml").write_text(spec(version, adds_up=True) + SPEC)
 
     def play(self, kills: int) -> None:
         """Run the drivers, and do to them what the module says, with so many kills."""

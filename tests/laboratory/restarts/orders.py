@@ -69,8 +69,14 @@ def streams(version: int) -> tuple[str, ...]:
     return ("orders", "payments", "shipments") if version >= ADDED_STREAM else ("orders", "payments")
 
 
-def spec(version: int) -> str:
-    """Return the spec of a version of the schema, for a folder that holds everything."""
+def spec(version: int, *, adds_up: bool = False) -> str:
+    """Return the spec of a version of the schema, for a folder that holds everything.
+
+    Args:
+        version: Of the schema.
+        adds_up: Whether the amounts of an order are added up.
+    """
+    merge = '\nmerge = { amount = "sum" }' if adds_up else ""
     note = ', note = "string"' if version >= ADDED_COLUMN else ""
     items = "bigint" if version >= WIDENED_TYPE else "int"
     text = f"""\
@@ -93,7 +99,7 @@ ordering = "updated_at"
 max_files_per_trigger = 1
 as = {{ status = "order_status" }}
 columns = {{ number = "bigint", updated_at = "timestamp", status = "string", items = "{items}", \
-amount = "decimal(10,2)" }}
+amount = "decimal(10,2)" }}{merge}
 
 [streams.payments]
 source = "in/payments/*.json"
@@ -120,13 +126,16 @@ class Shop:
         folder: Where the source folders are.
         seed: Of every value.
         put: Called with the stream, the name and the bytes of each file; None: they go into the folder.
+        adds_up: Whether the amounts of an order are added up.
     """
 
     folder: Path
     seed: int = 0
     put: Callable[[str, str, bytes], object] | None = None
+    adds_up: bool = False
     files: int = 0
     _newest: dict[tuple[str, Key], tuple[tuple[int, int], Row]] = field(default_factory=dict)
+    _amounts: dict[Key, Decimal] = field(default_factory=dict)
     _arrivals: int = 0
 
     def __post_init__(self) -> None:
@@ -156,13 +165,15 @@ class Shop:
         hidden.rename(hidden.with_name(f"{self.files:05}.{suffix}"))
 
     def expected(self) -> dict[Key, Row]:
-        """Return the rows of the view, by key: per stream the newest event, ties by arrival."""
+        """Return the rows of the view, by key: per stream the newest event, ties by arrival, or sums."""
         table: dict[Key, Row] = {}
         for (stream, key), (_, event) in self._newest.items():
             if not event.get("deleted"):
                 empty = dict.fromkeys(name for names in VIEW.values() for name in names.values())
                 row = table.setdefault(key, empty)
                 row.update({name: event.get(column) for column, name in VIEW[stream].items()})
+                if self.adds_up and stream == "orders":
+                    row["amount"] = self._amounts.get(key)
         return table
 
     def newest(self, stream: str) -> dict[Key, tuple[int, Row]]:
@@ -180,6 +191,8 @@ class Shop:
             row["updated_at"] = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
         for name in self._columns(stream, version):
             row[name] = None if dice.random() < NULLS else self._value(name, version)
+        if (amount := row.get("amount")) is not None:
+            self._amounts[key] = self._amounts.get(key, Decimal(0)) + amount
         self._arrivals += 1
         rank = (second, self._arrivals)
         if (stream, key) not in self._newest or rank > self._newest[stream, key][0]:

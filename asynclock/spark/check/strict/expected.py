@@ -43,6 +43,11 @@ _RULES: Final = {
     "last but nulls": ("filled(excluded.cells, cells)", "TRUE"),
 }
 _REVERSED: Final = ("excluded.cells", "excluded.rank < rank")
+_ADD: Final = (
+    "INSERT INTO events_{0} VALUES (?, ?, ?, FALSE) ON CONFLICT (key) DO UPDATE"
+    " SET cells = added(excluded.cells, cells)"
+)
+"""For sums: all events count, so one in doubt leaves the value in doubt."""
 _CHUNK: Final = 2000
 _DIGITS: Final = 38
 """The most digits of a decimal."""
@@ -64,6 +69,7 @@ class Expected:
             no ordering.
         reversed_: Places of the streams of which the least ordering value counts, and of equal ones the first
             to arrive.
+        sums: Places of the streams whose values are added; a null adds nothing.
         incomplete: Places of the streams that have lost events. If such an event may have set a cell, the
             cell is not a difference: its key counts as not comparable.
     """
@@ -79,6 +85,7 @@ class Expected:
         rule: Rule = "newest",
         ranks: Sequence[Sequence[int]] = (),
         reversed_: Collection[int] = (),
+        sums: Collection[int] = (),
         incomplete: Collection[int] = (),
     ) -> None:
         self._streams = [tuple(columns) for columns in streams]
@@ -88,6 +95,7 @@ class Expected:
         self._rule = _RULES[rule]
         self._ranks = tuple(ranks) or ((),) * len(self._streams)
         self._reversed = frozenset(reversed_)
+        self._sums = frozenset(sums)
         self._incomplete = set(incomplete)
         self._store = sqlite3.connect(folder / "expected.sqlite", isolation_level=None)
         # A killed comparison starts again from nothing, so this file needs no sync.
@@ -97,6 +105,7 @@ class Expected:
                 f"CREATE TABLE events_{number} (key TEXT PRIMARY KEY, rank, cells BLOB, doubtful)"
             )
         self._store.create_function("filled", 2, _filled)
+        self._store.create_function("added", 2, _added)
         self._store.execute("CREATE TABLE found (key TEXT PRIMARY KEY, times INTEGER, itself TEXT)")
         self._store.execute("CREATE TABLE unknown (key TEXT PRIMARY KEY)")
         self._store.execute("CREATE TABLE differing (key TEXT, place INTEGER, expected TEXT, found TEXT)")
@@ -131,13 +140,17 @@ class Expected:
                 for stream, *row in chunk:
                     by_stream.setdefault(stream, []).append((row[0], row[1], row[2]))
                 for stream, rows in by_stream.items():
-                    rule = _REVERSED if stream in self._reversed else self._rule
-                    self._store.executemany(_INSERT.format(stream, *rule), rows)
+                    self._store.executemany(self._insert(stream), rows)
         except BadFileError:
             self._store.execute("ROLLBACK TO file")
             raise
         finally:
             self._store.execute("RELEASE file")
+
+    def _insert(self, stream: int) -> str:
+        if stream in self._sums:
+            return _ADD.format(stream)
+        return _INSERT.format(stream, *(_REVERSED if stream in self._reversed else self._rule))
 
     def forget(self, stream: int, digests: Iterable[str]) -> None:
         """Remove the events of a stream for the keys with these digests (``digest_of``)."""
@@ -194,7 +207,7 @@ class Expected:
 
     def _may_be_gone(self, stream: int, rank: Any, cells: Cells) -> bool:  # noqa: ANN401  as events have it
         """Return whether cells may be of a lost event: it is no older than the newest known one."""
-        if not self._ranks[stream]:
+        if not self._ranks[stream] or stream in self._sums:
             return True
         found = self._sortable(stream, rank_among(cells, self._ranks[stream]))
         if found is None or rank is None:
@@ -202,7 +215,9 @@ class Expected:
         return bool(found <= rank if stream in self._reversed else found >= rank)
 
     def _sortable(self, stream: int, rank: Any) -> Any:  # noqa: ANN401  as events have it
-        """Return an ordering value in a form that SQLite sorts as the merge does."""
+        """Return an ordering value in a form that SQLite sorts as the merge does; a sum has none."""
+        if stream in self._sums:
+            return None
         if not isinstance(rank, tuple):
             places = self._ranks[stream]
             return sortable(rank, self._streams[stream][places[0]][1]) if places else rank
@@ -320,6 +335,18 @@ def _filled(newer: bytes, older: bytes) -> bytes:
     """The newer cells, with nulls replaced by the older ones."""
     pairs = zip(pickle.loads(newer), pickle.loads(older), strict=True)  # noqa: S301  written by add()
     return pickle.dumps(tuple(old if new is None else new for new, old in pairs))
+
+
+def _added(newer: bytes, older: bytes) -> bytes:
+    """The sums of the cells. Python's whole numbers have no bound, and decimals have digits enough."""
+    pairs = zip(pickle.loads(newer), pickle.loads(older), strict=True)  # noqa: S301  written by add()
+    return pickle.dumps(
+        tuple(new if old is None else old if new is None else _sum(old, new) for new, old in pairs)
+    )
+
+
+def _sum(first: Any, second: Any) -> Any:  # noqa: ANN401  whole numbers or decimals
+    return _EXACT.add(first, second) if isinstance(first, Decimal) else first + second
 
 
 def _chunks(rows: Iterator[tuple[int, str, Any, bytes]]) -> Iterator[list[tuple[int, str, Any, bytes]]]:

@@ -243,7 +243,7 @@ public final class SpliceKeyGenerator extends BuiltinKeyGenerator {
     }
 
     void add(String name, int at) {
-      if (Columns.isOrdering(name)) {
+      if (Columns.isOrdering(name) || Columns.isSum(name)) {
         orderings.add(columns.size());
       }
       if (Columns.isTombstone(name)) {

@@ -36,8 +36,9 @@ import org.apache.spark.sql.catalyst.InternalRow;
  * when the pair meets a still older record (log over base). One batch must not hold a Hudi delete and an
  * event of the same key: Hudi reduces a batch to one record before it writes.
  *
- * <p>The rule is associative and idempotent and, for different ordering values, commutative: compaction
- * may happen at any time and streams may interleave in any way. It reads nothing but the schema's column
+ * <p>The rule is associative and, for different ordering values, commutative: compaction may happen at any
+ * time and streams may interleave in any way. But for sums it is idempotent, too: those need each event once,
+ * for which the commits of batches care. It reads nothing but the schema's column
  * names, so no reader can merge with other groups than the writer's.
  */
 public final class SpliceMerger implements HoodieRecordMerger {

@@ -12,7 +12,7 @@ import org.apache.hudi.exception.HoodieException;
  * among them. A column with a rule of its own is a group for itself: {@code _max_} and {@code _min_} keep the greatest
  * and the least value, {@code _last_} the value with the greatest ordering value, and {@code _first_} and
  * {@code _firstany_} that with the least one. The ordering value is in the column of the same name after
- * {@code _lastts_}, {@code _firstts_} and {@code _firstanyts_}.
+ * {@code _lastts_}, {@code _firstts_} and {@code _firstanyts_}. {@code _sum_} adds the values, so nothing orders it.
  *
  * <p>If several columns order a group, they are compared in turn. The second and later ones are
  * {@code _ts2_<stream>__<column>}, {@code _ts2in_<group>_<stream>__<column>} and {@code _lastts2_<stream>__<column>}.
@@ -36,6 +36,7 @@ public final class Columns {
   private static final String MIN = "_min_";
   private static final Pattern FURTHER =
       Pattern.compile("_(?<rule>|last|first|firstany)ts(?<turn>[1-9][0-9]*)(?<in>|in)_(?<rest>.*)");
+  private static final String SUM = "_sum_";
 
   private Columns() {
   }
@@ -61,7 +62,7 @@ public final class Columns {
           ? (further.group("in").isEmpty() ? "" : "_in_") + rest.substring(0, rest.indexOf(SEPARATOR))
           : "_" + further.group("rule") + "_" + rest;
     }
-    if (isAny(column, MAX, MIN, LAST, FIRST, FIRST_OF_ALL)) {
+    if (isAny(column, MAX, MIN, LAST, FIRST, FIRST_OF_ALL, SUM)) {
       return column;
     }
     if (isAny(column, LAST_ORDERING, LAST_TOMBSTONE)) {
@@ -90,6 +91,11 @@ public final class Columns {
       return FIRST_OF_ALL_ORDERING + afterWord(group);
     }
     return group.startsWith(FIRST) ? FIRST_ORDERING + afterWord(group) : group + ORDERING;
+  }
+
+  /** Whether the values of the column are added. */
+  public static boolean isSum(String column) {
+    return column.startsWith(SUM) && group(column) != null;
   }
 
   /** Whether the least ordering value wins the group, and of equal ones the first to arrive. */

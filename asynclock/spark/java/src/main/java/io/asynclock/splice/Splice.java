@@ -38,6 +38,7 @@ public final class Splice {
   public final HoodieSchema schema;
 
   private final Group[] groups;
+  private final Summed[] sums;
   private final Column[] rest;
   private final int width;
   private final boolean newerIsWhole;
@@ -55,22 +56,29 @@ public final class Splice {
     StructType newerTypes = HoodieInternalRowUtils.getCachedSchema(newer);
     Map<String, List<Column>> byGroup = new LinkedHashMap<>();
     List<Column> shared = new ArrayList<>();
+    List<Summed> summed = new ArrayList<>();
     List<HoodieSchemaField> fields = schema.getFields();
     for (int target = 0; target < fields.size(); target++) {
       String name = fields.get(target).name();
       Column column = new Column(
           name, target, new Cell(olderPositions, olderTypes, name), new Cell(newerPositions, newerTypes, name));
+      if (Columns.isSum(name)) {
+        DataType type = HoodieInternalRowUtils.getCachedSchema(schema).fields()[target].dataType();
+        summed.add(new Summed(name, column, type));
+        continue;
+      }
       String group = Columns.group(name);
       (group == null ? shared : byGroup.computeIfAbsent(group, ignored -> new ArrayList<>())).add(column);
     }
     width = fields.size();
     rest = shared.toArray(new Column[0]);
+    sums = summed.toArray(new Summed[0]);
     groups = byGroup.entrySet().stream()
         .map(entry -> new Group(entry.getKey(), entry.getValue(), fields))
         .toArray(Group[]::new);
   }
 
-  /** Whether the newer row already is the merged row: the older one wins no group. */
+  /** Whether the newer row already is the merged row: the older one wins no group, and adds to no sum. */
   public boolean newerSuffices(InternalRow older, InternalRow newer) {
     if (!newerIsWhole) {
       return false;
@@ -80,16 +88,26 @@ public final class Splice {
         return false;
       }
     }
+    for (Summed sum : sums) {
+      if (!sum.column.older.isNull(older)) {
+        return false;
+      }
+    }
     return true;
   }
 
-  /** Whether the older row already is the merged row: the newer one wins no group. */
+  /** Whether the older row already is the merged row: the newer one wins no group, and adds to no sum. */
   public boolean olderSuffices(InternalRow older, InternalRow newer) {
     if (!olderIsWhole) {
       return false;
     }
     for (Group group : groups) {
       if (group.isPresentIn(newer) && !group.olderWins(older, newer)) {
+        return false;
+      }
+    }
+    for (Summed sum : sums) {
+      if (!sum.column.newer.isNull(newer)) {
         return false;
       }
     }
@@ -107,6 +125,9 @@ public final class Splice {
       for (Column column : group.columns) {
         values[column.target] = fromOlder ? column.older.value(older) : column.newer.value(newer);
       }
+    }
+    for (Summed sum : sums) {
+      values[sum.column.target] = sum.value(older, newer);
     }
     return values;
   }
@@ -186,6 +207,26 @@ public final class Splice {
       this.target = target;
       this.older = older;
       this.newer = newer;
+    }
+  }
+
+  /** A column whose values are added; a null adds nothing. */
+  private static final class Summed {
+    private final Column column;
+    private final Sum sum;
+
+    Summed(String name, Column column, DataType type) {
+      this.column = column;
+      this.sum = new Sum(name, type);
+    }
+
+    Object value(InternalRow older, InternalRow newer) {
+      Object before = column.older.value(older);
+      Object after = column.newer.value(newer);
+      if (before == null || after == null) {
+        return before == null ? after : before;
+      }
+      return sum.of(before, after);
     }
   }
 

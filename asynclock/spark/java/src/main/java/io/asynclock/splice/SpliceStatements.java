@@ -131,9 +131,7 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
           + " Nothing was changed. INSERT merges each row into the row of its key; DELETE removes rows.");
     }
     Dataset<Row> rows = rows(insert.query());
-    Column[] columns = Arrays.stream(rows.columns())
-        .map(name -> name.equals(Columns.RECORD_KEY) ? table.recordKey() : column(name))
-        .toArray(Column[]::new);
+    Column[] columns = Arrays.stream(rows.columns()).map(table::inserted).toArray(Column[]::new);
     return insert.copy(insert.logicalRelation(), analyzed(rows.select(columns)), insert.partitionSpec(), false);
   }
 
@@ -358,6 +356,9 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
           throw refused(column + " of the splice table " + name + " belongs to the key or the partition of its"
               + " rows and cannot be set. Nothing was changed. INSERT the row under its new key and DELETE the old.");
         }
+        if (Columns.isSum(column)) {
+          throw refused(noSum(column) + " Nothing was changed. Take it out of the statement.");
+        }
         touched.add(group);
       }
       Map<String, Column> stored = new HashMap<>();
@@ -399,11 +400,29 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
           first, org.apache.spark.sql.functions.when(twice, error).otherwise(column(first)));
     }
 
+    /**
+     * The value that a statement appends. A sum has none: a statement that is repeated would count again, for nothing
+     * recognises it, as its number does a batch.
+     */
+    Column inserted(String field) {
+      if (field.equals(Columns.RECORD_KEY)) {
+        return recordKey();
+      }
+      if (!Columns.isSum(field)) {
+        return column(field);
+      }
+      Column error = raise_error(lit(noSum(field) + " Nothing was written. Leave the column out."));
+      return org.apache.spark.sql.functions.when(column(field).isNotNull(), error).otherwise(column(field)).as(field);
+    }
+
+    private String noSum(String field) {
+      return "Only the batches of its stream count in the sum " + field + " of the splice table " + name
+          + ": a statement that is repeated would count twice.";
+    }
+
     /** The command that appends the rows, whose columns are the table's. */
     LogicalPlan insert(Dataset<Row> rows) {
-      Column[] columns = fields.stream()
-          .map(field -> field.name().equals(Columns.RECORD_KEY) ? recordKey() : column(field.name()))
-          .toArray(Column[]::new);
+      Column[] columns = fields.stream().map(field -> inserted(field.name())).toArray(Column[]::new);
       LogicalPlan aligned = InsertIntoHoodieTableCommand.alignQueryOutput(
           analyzed(rows.select(columns)), hudi, Map$.MODULE$.empty(), session.sessionState().conf());
       return new InsertIntoHoodieTableCommand(relation, aligned, Map$.MODULE$.empty(), false);
