@@ -84,6 +84,7 @@ class Code(StrEnum):
     CUT_FILES = "AL-086"
     STRAY_FILES = "AL-087"
     TABLE_BUSY = "AL-088"
+    UNFINISHED_REBUCKET = "AL-089"
 
 
 _GIVEN: Final = re.compile(r" ?\[(AL-\d{3})\]")

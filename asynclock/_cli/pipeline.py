@@ -25,6 +25,7 @@ from asynclock._cli.option_words import environment_names
 from asynclock._cli.output import print_json, tell
 from asynclock._cli.pipeline_reports import (
     print_batch,
+    print_rebucket,
     print_repair,
     print_run,
     print_services,
@@ -386,6 +387,30 @@ def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: boo
     click.echo(f"{report.dropped} commits after {report.savepoint} dropped")
     for delete in report.undone_deletes:
         click.echo(f"the delete {delete} is undone: what it erased comes back, unless you delete it again")
+    return DONE
+
+
+@pipeline_group.command("rebucket", short_help="Copy the table into another number of buckets.")
+@click.argument("spec")
+@click.option(
+    "--buckets", required=True, type=click.IntRange(min=1), metavar="N", help="The new number, per partition."
+)
+@_wait
+@json_option
+@with_spark_log
+def rebucket_table(spec: str, buckets: int, *, wait: float | None, as_json: bool) -> int:
+    """Copy the table of SPEC into N buckets, and put the copy in its place.
+
+    Streams and services go on while the rows are copied, and wait while the copy catches up. Then they are
+    refused until buckets in SPEC is N. If this is killed, run it again. The old table stays in a folder of
+    its own, with its savepoints and earlier states.
+    """
+    from asynclock.spark import load_spec, rebucket  # noqa: PLC0415  needs the extra
+
+    loaded = load_spec(spec)
+    with busy(f"copying the table into {buckets} buckets", quiet=as_json):
+        report = rebucket(loaded, buckets, timeout=wait)
+    print_json(report) if as_json else print_rebucket(report, spec)
     return DONE
 
 

@@ -11,7 +11,7 @@ from asynclock._text import printable
 if TYPE_CHECKING:
     from asynclock.spark.check.sources import StreamValidation
     from asynclock.spark.check.validation import ValidationReport
-    from asynclock.spark.results import BatchReport, RunReport, ServicesReport, Wasted
+    from asynclock.spark.results import BatchReport, RebucketReport, RunReport, ServicesReport, Wasted
     from asynclock.spark.services.repair import RepairReport
 
 
@@ -67,6 +67,19 @@ def print_repair(report: RepairReport) -> None:
             f"{report.rejected} rows without a key or an ordering value are kept in {report.rejected_folder}"
         )
     click.echo("nothing to repair" if report.nothing else f"{report.rows} rows moved into the buckets")
+
+
+def print_rebucket(report: RebucketReport, spec: str) -> None:
+    """Print the result of a rebucket, and what is left to do."""
+    if report.keys is None:
+        done = "an interrupted exchange is finished"
+    else:
+        done = f"{report.keys} keys copied and compared, {report.caught_up} of them once more"
+    click.echo(f"{done}, in {report.seconds:.1f} s; streams had to wait for {report.reserved_seconds:.1f} s")
+    click.echo(
+        f"{report.buckets} buckets in place of {report.before}: set buckets = {report.buckets} in {spec} and "
+        f"start its drivers again; the old table stays in {report.old} until you remove it"
+    )
 
 
 _NAMED: Final = 3

@@ -18,6 +18,7 @@ from asynclock.spark.errors import StrayFilesError as StrayFilesError
 from asynclock.spark.errors import StreamFailedError as StreamFailedError
 from asynclock.spark.errors import TableBusyError as TableBusyError
 from asynclock.spark.errors import TimelineAheadError as TimelineAheadError
+from asynclock.spark.errors import UnfinishedRebucketError as UnfinishedRebucketError
 from asynclock.spark.errors import UnfinishedRestoreError as UnfinishedRestoreError
 from asynclock.spark.hudi.options.explanation import Explanation as Explanation
 from asynclock.spark.hudi.options.explanation import explain as explain
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from asynclock.spark.reader.table_history import timeline as timeline
     from asynclock.spark.runs.run import run as run
     from asynclock.spark.runs.run import run_services as run_services
+    from asynclock.spark.services.rebucket import rebucket as rebucket
     from asynclock.spark.services.repair import repair as repair
     from asynclock.spark.services.savepoints import delete_savepoint as delete_savepoint
     from asynclock.spark.services.savepoints import restore as restore
@@ -59,12 +61,14 @@ __all__ = [
     "StreamFailedError",
     "TableBusyError",
     "TimelineAheadError",
+    "UnfinishedRebucketError",
     "UnfinishedRestoreError",
     "changes",
     "delete_savepoint",
     "explain",
     "load_spec",
     "read",
+    "rebucket",
     "register",
     "repair",
     "reserve",
@@ -86,6 +90,7 @@ _NEEDS_SPARK: Final = {
     "Splice": "writer.splice",
     "changes": "reader.changes",
     "read": "reader.snapshot",
+    "rebucket": "services.rebucket",
     "register": "reader.sql",
     "repair": "services.repair",
     "delete_savepoint": "services.savepoints",

@@ -84,6 +84,27 @@ class UnfinishedRestoreError(AsyncLockError):
         )  # fmt: skip
 
 
+class UnfinishedRebucketError(AsyncLockError):
+    """A rebucket of the table is unfinished; ``reason`` says what was written.
+
+    Attributes:
+        path: The table.
+        buckets: Its new number of buckets.
+        reason: The cause, or the state of the table.
+        spec: The spec's file.
+    """
+
+    code = Code.UNFINISHED_REBUCKET
+    _fields = ("path", "buckets", "reason", "spec")
+
+    def __init__(self, *, path: str, buckets: int, reason: str, spec: str) -> None:
+        super().__init__(
+            f"the rebucket of the table {path} into {buckets} buckets has not been finished: {reason}. Run "
+            f"it again: asynclock pipeline rebucket {spec} --buckets {buckets}",
+            path=path, buckets=buckets, reason=reason, spec=spec,
+        )  # fmt: skip
+
+
 class TimelineAheadError(AsyncLockError):
     """A new commit would not be later than all those of the table, so it might never be seen.
 

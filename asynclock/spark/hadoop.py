@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.jvm import classes
@@ -11,9 +12,17 @@ if TYPE_CHECKING:
 
 
 class HadoopFiles:
-    """Reads, writes, copies and deletes files and folders by their URLs."""
+    """Reads, writes, copies, moves and deletes files and folders by their URLs.
+
+    Args:
+        spark: A session, whose settings say how stores are reached.
+
+    Attributes:
+        spark: The session.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
         self._jvm: Any = classes(spark)
         self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
 
@@ -57,6 +66,20 @@ class HadoopFiles:
             found.append(files.next().getPath().toString())
         return found
 
+    def below_relative(self, folder: str) -> list[str]:
+        """Return the paths of all files in a folder and its folders, from the folder on."""
+        path, system = self._open(folder)
+        start = len(system.makeQualified(path).toUri().getPath().rstrip("/")) + 1
+        return [
+            self._jvm.org.apache.hadoop.fs.Path(url).toUri().getPath()[start:] for url in self.below(folder)
+        ]
+
+    def is_local(self, url: str) -> bool:
+        """Return whether a URL is of a disk of this machine, where a folder is renamed at once."""
+        _, system = self._open(url)
+        scheme: str = system.getUri().getScheme()
+        return scheme == "file"
+
     def read(self, url: str) -> str | None:
         """Return the text of a file, or None if there is no file."""
         path, system = self._open(url)
@@ -91,6 +114,23 @@ class HadoopFiles:
         self._jvm.org.apache.hadoop.fs.FileUtil.copy(
             source_system, source_path, target_system, target_path, False, True, self._configuration
         )
+
+    def move(self, source: str, target: str) -> None:
+        """Move a file or folder to another place of its store; ``target`` must not exist.
+
+        On a disk of this machine it is moved at once or not at all, for a folder as well.
+
+        Raises:
+            OSError: It was not moved.
+        """
+        source_path, system = self._open(source)
+        target_path, _ = self._open(target)
+        system.mkdirs(target_path.getParent())
+        if self.is_local(source):
+            # Hadoop would copy a folder that cannot be renamed.
+            Path(source_path.toUri().getPath()).rename(target_path.toUri().getPath())
+        elif not system.rename(source_path, target_path):
+            raise OSError(f"{source} could not be moved to {target}")
 
     def delete(self, url: str) -> None:
         """Delete a file, or a folder with its whole content, if it exists."""

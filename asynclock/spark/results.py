@@ -201,6 +201,30 @@ class RestoreReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RebucketReport:
+    """A rebucket.
+
+    Attributes:
+        keys: Rows of the table, all of them equal in both tables; None: an interrupted rebucket was finished,
+            which had compared them.
+        before: The old number of buckets.
+        buckets: The new one.
+        caught_up: Rows that changed while the first copy was made, and were copied again.
+        old: URL of the old table, which stays until you remove it.
+        seconds: From start to end.
+        reserved_seconds: The part of it for which streams and services had to wait.
+    """
+
+    keys: int | None
+    before: int
+    buckets: int
+    caught_up: int
+    old: str
+    seconds: float
+    reserved_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceReport:
     """One piece of work of a table service.
 

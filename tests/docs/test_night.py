@@ -30,6 +30,7 @@ from asynclock.spark.errors import (
     StrayFilesError,
     StreamFailedError,
     TableBusyError,
+    UnfinishedRebucketError,
     UnfinishedRestoreError,
 )
 from asynclock.spark.services.leaders import _Leader
@@ -84,6 +85,7 @@ FAULTS: Final = {
     "A stream has ended": StreamFailedError(stream="a", reason="the disk is full", passing=False),
     "Bad rows": BadRowsError(stream="a", batch_id=3, rows=2, sample="a.csv:7: at is no bigint"),
     "An unfinished restore": UnfinishedRestoreError(path="t", savepoint="20261101", spec="s.toml"),
+    "An unfinished rebucket": UnfinishedRebucketError(path="t", buckets=8, reason="full", spec="s.toml"),
     "The table is reserved": TableBusyError(key="k", timeout=5, path="t", busy=("stream a",)),
     "Cut files": CutFilesError(path="t", files=("f of 3 bytes, was 9",)),
     "Stray files": StrayFilesError(path="t", files=("f",)),

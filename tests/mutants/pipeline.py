@@ -64,6 +64,8 @@ RECORD_KEY: Final = f"{_SPARK}spec.keys:record_key"
 _WORKER: Final = f"{_SPARK}work.worker:Worker"
 WORKER: Final = f"{_WORKER}.__init__"
 ADMIT: Final = f"{_WORKER}.admit"
+ARCHIVED: Final = f"{_SPARK}hudi.timeline:Timeline.archived"
+MOVE: Final = f"{_SPARK}hudi.rebuckets:move"
 LEADING: Final = f"{_SPARK}work.worker:leading"
 _REGISTER: Final = f"{_SPARK}work.register:Register"
 ANNOUNCE: Final = f"{_REGISTER}.announce"
@@ -970,6 +972,25 @@ PIPELINE_MUTANTS: Final = (
         "after a restore a file counts as committed",
         (Change(LEARN, "entry < self._entry", "False"),),
         "tests/telemetry/test_pipeline_metrics.py::test_files_wait_again_after_a_restore",
+    ),
+    PipelineMutant(
+        "a worker admits work on a table that is between two places",
+        (Change(ADMIT, "self._table.rebucket_mark.refuse()", "pass"),),
+        _TESTS + "test_rebucket.py::test_a_rebucket_that_was_cut_off_is_finished_by_running_it_again",
+    ),
+    PipelineMutant(
+        "a table with other buckets does not know its earlier batches",
+        (
+            Change(
+                ARCHIVED, "yield from carried_commits(HadoopFiles(self.spark), self.path)", "yield from ()"
+            ),
+        ),
+        _TESTS + "test_rebucket.py::test_the_table_goes_on_with_more_buckets",
+    ),
+    PipelineMutant(
+        "a table that leaves an object store's folder looks whole on its way",
+        (Change(MOVE, "not name.startswith(PROPERTIES)", "name.startswith(PROPERTIES)"),),
+        "tests/unit/test_rebuckets.py::test_a_move_that_was_cut_off_is_finished_by_another",
     ),
     # In the lock, where no history has the pause that it needs.
     PipelineMutant(

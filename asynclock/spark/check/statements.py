@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from asynclock.spark.hudi.changed import Statement
     from asynclock.spark.spec.model import Spec
 
-_BUCKET: Final = re.compile(r"\d{8}-0000-0000-0000-000000000000-0")
+_BUCKET: Final = re.compile(r"\d{8}-0000-0000-0000-000000000000(-0)?")
 _RAW: Final = {"date": "int", "timestamp": "bigint"}
 _CHUNK: Final = 2000
 

@@ -13,6 +13,7 @@ from asynclock.spark.check.strict.rows import BadFileError, Good
 from asynclock.spark.check.strict.source_file import layout_of
 from asynclock.spark.draft.guess import Streams
 from asynclock.spark.draft.sample import take
+from asynclock.spark.spec.buckets import DEFAULT, advised
 from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.load import format_of, parse_spec
@@ -32,7 +33,7 @@ _HEAD: Final = """\
 # For checks and completion in an editor: asynclock pipeline schema > asynclock.schema.json
 #
 # Drafted by `asynclock pipeline init` from the first files of each folder. Every guess has a comment: check
-# it. The key, the partitions and the number of buckets are fixed once the table has been written."""
+# it. The key and the partitions are fixed once the table has been written."""
 _LOCKS: Final = """\
 # The locks and checkpoints are next to the table. [locks] url names another place for the locks."""
 
@@ -105,12 +106,27 @@ class _Draft:
         lines += [
             _comment(self._key.reason),
             f"key = [{', '.join(map(_quoted, self._key.names))}]",
+            *self._buckets(),
             "",
             _LOCKS,
         ]
         for stream, sample in self._samples.items():
             lines += ["", *self._stream(stream, sample, (read or {}).get(stream, ""))]
         return "\n".join(lines) + "\n"
+
+    def _buckets(self) -> Iterator[str]:
+        """Yield the number of buckets if the present files need more than the default."""
+        size = sum(
+            file.stat().st_size
+            for sample in self._samples.values()
+            for file in sample.folder.glob(sample.pattern)
+            if file.is_file()
+        )
+        if (number := advised(size)) > DEFAULT:
+            yield _comment(
+                "A bucket for each GiB of the files; asynclock pipeline rebucket changes the number."
+            )
+            yield f"buckets = {number}"
 
     def _stream(self, stream: str, sample: Sample, read: str) -> Iterator[str]:
         if read:

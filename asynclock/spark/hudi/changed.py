@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from asynclock.spark.hudi.carried import carried_lines
 from asynclock.spark.hudi.meta import dumped
 from asynclock.spark.jvm import classes
 from asynclock.spark.retry import READ, retry
@@ -23,6 +24,8 @@ _WRITES: Final = frozenset(
      "DELETE_PREPPED"}
 )  # fmt: skip
 _REMOVES: Final = frozenset({"DELETE", "DELETE_PREPPED"})
+_UNKNOWN: Final = ("00000000-0000-0000-0000-000000000000-0",)
+"""A bucket, whose rows are not events of their own."""
 _NONE: Final = frozenset({None, "", "null"})
 """The name of the missing version before the first one of a base file."""
 
@@ -122,7 +125,8 @@ class Statement:
 def statements(table: Table, until: str) -> list[Statement]:
     """Return the commits up to ``until`` that are not batches, archived ones included.
 
-    A commit that replaces whole files is left out: its rows do not explain its changes.
+    A commit that replaces whole files is left out: its rows do not explain its changes. Those from before a
+    rebucket cannot be read any more.
     """
     java: Any = classes(table.spark).io.asynclock.timeline.ChangedFiles
     configuration = table.spark._jsc.hadoopConfiguration()  # noqa: SLF001
@@ -132,7 +136,19 @@ def statements(table: Table, until: str) -> list[Statement]:
         return found
 
     commits = {commit["commit"]: commit for commit in retry(dump, READ)}
-    return [_statement(table, commit) for commit in commits.values() if commit["operation"] in _WRITES]
+    present = [_statement(table, commit) for commit in commits.values() if commit["operation"] in _WRITES]
+    carried = (
+        Statement(
+            requested=line["requested"],
+            completed=line["completed"],
+            logs=(),
+            bases=_UNKNOWN,
+            **line["statement"],
+        )
+        for line in carried_lines(table.files, table.path)
+        if "statement" in line
+    )
+    return [*carried, *present]
 
 
 def _statement(table: Table, commit: dict[str, Any]) -> Statement:

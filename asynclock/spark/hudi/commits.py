@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from asynclock.spark.hudi.columns import Stored, stored_columns, union
-from asynclock.spark.hudi.instants import DELETES, METADATA_PREFIX, BatchCommit
+from asynclock.spark.hudi.instants import DELETES, METADATA_PREFIX, REBUCKET, BatchCommit
 from asynclock.spark.hudi.meta import active_timeline
 from asynclock.spark.hudi.ranges import Ranges
 from asynclock.spark.jvm import items
@@ -152,7 +152,8 @@ class Commits:
             self._view[column] = min(self._view.get(column, (completed, name)), (completed, name))
         if self._last is None or completed > self._last.completed:
             self._last = commit
-        if commit.stream != DELETES:  # each of those has a query of its own, which nothing asks for
+        # Each of those has a query of its own, which nothing asks for.
+        if commit.stream not in {DELETES, REBUCKET}:
             query = self._queries.setdefault(commit.stream, {}).setdefault(commit.query_id, _Query())
             query.batches.add(commit.batch_id)
             if query.last is None or completed > query.last.completed:

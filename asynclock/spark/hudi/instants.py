@@ -17,6 +17,8 @@ METADATA_PREFIX: Final = "asynclock."
 DELTA_COMMIT: Final = "deltacommit"
 DELETES: Final = "__deletes"
 """The stream in a delete's commit; no stream can have this name. Its query is the delete's id."""
+REBUCKET: Final = "__rebucket"
+"""The stream in a commit of a rebucket, whose rows are copies. Its query is the rebucket's id."""
 COMPACTION: Final = "compaction"
 COMPACTED: Final = "commit"
 CLUSTERING: Final = "clustering"
@@ -43,7 +45,8 @@ class Instant:
         action: For example ``deltacommit``, ``compaction``, ``clean``, ``rollback``. A compaction completes
             as ``commit``, a clustering as ``replacecommit``.
         state: ``REQUESTED``, ``INFLIGHT`` or ``COMPLETED``.
-        stream: The stream that committed; ``__deletes`` for a delete of the pipeline. None: a table service,
+        stream: The stream that committed; ``__deletes`` for a delete of the pipeline, ``__rebucket`` for the
+            copy of a rebucket. None: a table service,
             SQL, or a session without asynclock.
         batch: Number of the batch in the stream's query; None for a write without one.
         token: Fencing token of the lease under which it was written.

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 # A base file is `<file id>_<token>_<instant>.parquet`, a log `.<file id>_<instant>.log.<version>_<token>`.
 _DATA: Final = re.compile(r"(?P<id>[^_.][^_]*)_[^_]*_\d+\.parquet|\.(?P<log>[^_]+)_\d+\.log\..*")
-# io.asynclock.timeline.Commits has them too.
+# io.asynclock.timeline.Commits has them too. A bulk insert, as of a rebucket, leaves the last part out.
 _BUCKETS: Final[Mapping[TableType, re.Pattern[str]]] = {
-    "mor": re.compile(r"\d{8}-0000-0000-0000-000000000000-0"),
-    "cow": re.compile(r"\d{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-0"),
+    "mor": re.compile(r"\d{8}-0000-0000-0000-000000000000(-0)?"),
+    "cow": re.compile(r"\d{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-0)?"),
 }
 
 

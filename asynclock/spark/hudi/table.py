@@ -18,6 +18,7 @@ from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.locks import check_locks, check_url, claim_locks
 from asynclock.spark.hudi.meta import clear_unfinished, update_properties
 from asynclock.spark.hudi.order import newest_instant, refuse_disorder
+from asynclock.spark.hudi.rebuckets import RebucketMark
 from asynclock.spark.hudi.restores import RestoreMark
 from asynclock.spark.hudi.timeline import Timeline, is_table
 from asynclock.spark.hudi.view_names import check_names
@@ -50,6 +51,7 @@ class Table:
         commits: The facts in the commits, as of the last refresh.
         layout: How rows are stored.
         restore_mark: The mark of a restore that has begun.
+        rebucket_mark: The mark of the last rebucket.
     """
 
     def __init__(self, spec: Spec, spark: SparkSession) -> None:
@@ -60,6 +62,7 @@ class Table:
         self.timeline = Timeline(spark, self.path)
         self.commits = Commits(self.timeline)
         self.restore_mark = RestoreMark(spec, self.files)
+        self.rebucket_mark = RebucketMark(spec, self.files)
         self.layout = layout_of(spec)
         self._name: str | None = None
         self._fits = False
@@ -98,11 +101,14 @@ class Table:
         Raises:
             SpecError: The table has another key, partitioning, merger or number of buckets, was written under
                 other locks, or calls a column of the view by another name; nothing was written.
+            UnfinishedRebucketError: The number of buckets is about to change; nothing was written.
         """
         check_url(self.spec, self.commits.newest())
         if not self._fits:  # properties, key and buckets never change
             check_properties(self.spec, self.timeline.properties())
             if commit := self.commits.newest():
+                if commit.buckets != self.spec.table.buckets:
+                    self.rebucket_mark.refuse_moving()
                 check_commit(self.spec, commit)
                 self._fits = True
         self.check_names()
@@ -231,9 +237,13 @@ class Table:
 
         Raises:
             ConfigError: They are empty or gone. Nothing was written.
+            UnfinishedRebucketError: The table is between two places. Nothing was written.
         """
+        if self.timeline.exists():
+            return
+        self.rebucket_mark.refuse_moving()
         # The instants first: a writer that creates a table writes its properties before its first instant.
-        if self.timeline.exists() or not newest_instant(self.spark, self.path):
+        if not newest_instant(self.spark, self.path):
             return
         if not self.timeline.exists():
             file = f"{self.path}/.hoodie/hoodie.properties"

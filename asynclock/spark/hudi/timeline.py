@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from asynclock.spark.hadoop import HadoopFiles
+from asynclock.spark.hudi.carried import carried_commits
 from asynclock.spark.hudi.columns import Stored, stored_columns
 from asynclock.spark.hudi.instants import METADATA_PREFIX, WRITES, BatchCommit, Instant
 from asynclock.spark.hudi.meta import active_timeline, dumped, meta_client
@@ -182,8 +184,9 @@ class Timeline:
             yield from self._dump(lambda file: self._java().active(self.meta(), commits, file))
 
     def archived(self) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-        """Yield the same of the archived commits, in no order."""
+        """Yield the same of the archived commits, in no order, and of those from before a rebucket."""
         yield from self._dump(lambda file: self._java().archived(self.meta(), file))
+        yield from carried_commits(HadoopFiles(self.spark), self.path)
 
     def meta(self) -> Any:  # noqa: ANN401  py4j
         """Return Hudi's ``HoodieTableMetaClient``; None while there is no table."""

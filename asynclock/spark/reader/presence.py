@@ -24,6 +24,7 @@ def refuse_missing(table: Table) -> None:
     Raises:
         SpecError: A checkpoint of the spec belongs to another table, or to one that no longer exists; or the
             table has lost its properties.
+        UnfinishedRebucketError: It is between two places.
     """
     table.refuse_lost_properties()
     table.commits.refresh()

@@ -83,7 +83,7 @@ class TableSpec:
         path: URL of the table for Hadoop (``file://``, ``s3a://``).
         key: Columns that identify a row; every stream has them.
         partition_by: Key columns, or columns that never change for a key; every stream has them.
-        buckets: Hash buckets per partition, fixed for the life of the table; 0: none, in a plain table.
+        buckets: Hash buckets per partition, which only a rebucket changes; 0: none, in a plain table.
         kind: Whether each stream has its own columns (``splice``) or writes whole rows (``plain``).
         type: Merge-on-read or copy-on-write; fixed for the life of the table.
         merge: Which of two records of a key wins; fixed for the life of the table.

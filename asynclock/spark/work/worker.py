@@ -60,7 +60,8 @@ class Worker:
         self._table = table
         self._gate = gate
         self._jobs = Cancellable(table.spark, f"asynclock {name} {uuid.uuid4()}")
-        self._is_whole = False  # no restore is unfinished; that can change only while the table is reserved
+        # Nothing is half restored or moved; that can change only while the table is reserved.
+        self._is_whole = False
         lease.on_lost(lambda _: self.cancel())
 
     def admit(self, *, timeout: float | None = None) -> float:
@@ -75,13 +76,16 @@ class Worker:
             AcquireTimeoutError: The table was reserved for too long.
             LeaseLostError: The lease was lost.
             UnfinishedRestoreError: A restore has been left half done.
+            UnfinishedRebucketError: A rebucket has been left half done.
+            SpecError: A rebucket has given the table other buckets than the spec has.
             ConfigError: This thread has reserved the table itself.
         """
         self.lease.check()
         waited = 0.0 if self._gate is None else self._gate.wait(self.stop, timeout=timeout)
-        # After a stop the table may still be reserved, perhaps by a restore.
+        # After a stop the table may still be reserved, perhaps by a restore or a rebucket.
         if (waited or not self._is_whole) and not self.stop.is_set():
             self._table.restore_mark.refuse()
+            self._table.rebucket_mark.refuse()
             self._is_whole = True
         return waited
 

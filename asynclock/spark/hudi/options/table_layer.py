@@ -139,9 +139,8 @@ def _creation(spec: TableSpec, name: str) -> Iterator[Option]:
         for key, value in partition_options().items():
             yield _option(key, value, "Folders are column=value, encoded, so that no value leaves the table.")
     if spec.buckets:
-        yield _option(
-            hoodie.BUCKET_INDEX_NUM_BUCKETS, str(spec.buckets), "The spec's buckets: files per partition."
-        )
+        why = "The spec's buckets: files per partition, best of 1 to 2 GB; a rebucket changes their number."
+        yield _option(hoodie.BUCKET_INDEX_NUM_BUCKETS, str(spec.buckets), why)
 
 
 def _option(key: str, value: str, why: str) -> Option:

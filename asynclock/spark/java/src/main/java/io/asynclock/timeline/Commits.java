@@ -43,8 +43,8 @@ public final class Commits implements Closeable {
   private static final String SCHEMA = "schema";
   private static final String NUM_BUCKETS = "hoodie.bucket.index.num.buckets";
   private static final Map<HoodieTableType, Pattern> BUCKETS = Map.of(
-      HoodieTableType.MERGE_ON_READ, Pattern.compile("\\d{8}-0000-0000-0000-000000000000-0"),
-      HoodieTableType.COPY_ON_WRITE, Pattern.compile("\\d{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-0"));
+      HoodieTableType.MERGE_ON_READ, Pattern.compile("\\d{8}-0000-0000-0000-000000000000(-0)?"),
+      HoodieTableType.COPY_ON_WRITE, Pattern.compile("\\d{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-0)?"));
   // A compaction completes as a commit too, without asynclock's entries.
   private static final Set<String> ACTIONS =
       Set.of(HoodieTimeline.DELTA_COMMIT_ACTION, HoodieTimeline.COMMIT_ACTION);
