@@ -72,7 +72,8 @@ def rebucket(
     Args:
         spec: The table, with its old number of buckets or the new one.
         buckets: The new number, per partition.
-        timeout: Longest wait for work in flight, in seconds; None: no limit.
+        timeout: Longest wait for work in flight, in seconds; None: no limit. With a number it also waits that
+            long for another rebucket, or for the lease of a killed one, which else is an error at once.
         spark: A session with Hudi and the merger; None: the one that runs in this process, else one is
             started.
 
@@ -97,7 +98,7 @@ def rebucket(
         spec.locks.connect() as client,
     ):
         Table(spec, found).refuse_other_locks()  # before a lock is taken
-        with client.lock(REBUCKET_LOCK).hold(timeout=0) as lease:
+        with client.lock(REBUCKET_LOCK).hold(timeout=timeout or 0.0) as lease:
             return _Work(spec, own_session(found), buckets, lease).run(timeout)
 
 
@@ -189,7 +190,7 @@ class _Work:
         return planned
 
     def _copy_and_exchange(self, rebucket: Rebucket, table: Table, timeout: float | None) -> RebucketReport:
-        copied = self._copy_beside_streams(rebucket, table)
+        copied = self._copy_meanwhile(rebucket, table)
         with reserved(Table(table.spec, self._spark), "rebucket", timeout=timeout) as worker:
             at = time.monotonic()
             old = Table(table.spec, self._spark)
@@ -205,7 +206,7 @@ class _Work:
             self._exchange(rebucket, worker)
             return self._report(rebucket, keys, caught_up, at)
 
-    def _copy_beside_streams(self, rebucket: Rebucket, table: Table) -> bool:
+    def _copy_meanwhile(self, rebucket: Rebucket, table: Table) -> bool:
         """Copy the rows while others write; return False if cleaning has taken files away meanwhile."""
         try:
             self._copy(rebucket, table)
