@@ -141,7 +141,7 @@ DOCUMENTED: Final = (
         rows=((1, 1, 1), (1, 2, 2)),
         after={2: (1, 2, 3)},
         spec=_stream("c", "c:int d:int", 'merge = { d = "sum" }'),
-        how="an event that comes twice would be counted twice",
+        how="a stream for the group, and `sum` in it; a repeated event counts twice",
     ),
     Documented(
         page=PARTIAL_UPDATE,
@@ -155,7 +155,7 @@ DOCUMENTED: Final = (
             'merge = { a = "sum" }',
             _group("first", '["g_1", "g_3"]', "a"),
         ),
-        how="an event that comes twice would be counted twice",
+        how="a sum is no part of a group; make the group a stream, as above",
     ),
     Documented(
         page=PARTIAL_UPDATE,
