@@ -14,6 +14,7 @@ from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import BadRowsError
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.services.savepoints import restore, savepoint
+from asynclock.spark.source.backlog import BacklogLook
 from asynclock.spark.spec.load import load_spec
 from tests.laboratory.kafka import Broker, Topic, broker
 from tests.spark.pipeline_kit import Background, Pipeline, misread, wait_for
@@ -65,15 +66,21 @@ def event(key: str, at: int, x: int | None = None, note: str | None = None) -> d
 def test_records_are_spliced_with_files_and_validated(
     pipeline: Pipeline, kafka: Broker, spark: SparkSession
 ) -> None:
-    """Each record is an event of its key; a commit says up to which offsets its batch read."""
+    """Each record is an event of its key; a commit says up to which offsets its batch read.
+
+    A look at the backlog finds all records before the run and none after it.
+    """
     topic = Topic(spark, kafka.servers, partitions=2)
     topic.send([event("N1", 1, 10, "first"), event("N1", 3, 30), event("N1", 2, 20, "late")])
     topic.send([event("N2", 1, 5, 'ä,"')], partition=1)
     pipeline.deliver("b", {"k": "N1", "seen": "2024-05-01T12:00:00Z", "y": 0.5})
     spec = spec_of(pipeline, kafka, topic.name)
+    look = BacklogLook(spec, spec.stream("a"), spark)
+    before = look()
 
     pipeline.run(spec)
 
+    assert (before.offsets, look().offsets) == (4, 0)
     assert rows(pipeline, spec) == {"N1": (3, 30, None), "N2": (1, 5, 'ä,"')}
     (commit,) = [one for one in pipeline.timeline(spec).commits if one.stream == "a"]
     assert json.loads(commit.offset) == {topic.name: {"0": 3, "1": 1}}

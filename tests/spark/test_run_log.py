@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client import CollectorRegistry
 
 from asynclock.spark.reader.table_history import timeline
 from asynclock.spark.runs.lines import read_lines
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.runs.story import run_story, timeline_story
+from asynclock.telemetry.prometheus import PrometheusMetrics
 from tests.spark.pipeline_kit import two_streams
+from tests.telemetry.scraping import read, total
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from asynclock.spark.results import RunReport, ServicesReport
 
 
 def test_a_run_is_recorded_from_its_leases_to_its_services(tmp_path: Path, spark: SparkSession) -> None:
@@ -23,8 +30,13 @@ def test_a_run_is_recorded_from_its_leases_to_its_services(tmp_path: Path, spark
     pipeline.deliver("b", {"k": "N1", "seen": "2024-05-01T12:00:00Z", "y": "many"}, {"k": "N2"})
     spec, folder = pipeline.spec(), tmp_path / "run"
 
-    report = pipeline.run(spec, run_dir=folder)
-    services = run_services(spec, once=True, spark=spark, run_dir=folder, stop=threading.Event())
+    registry = CollectorRegistry()
+    metrics = PrometheusMetrics(registry)
+
+    report = pipeline.run(spec, run_dir=folder, metrics=metrics)
+    services = run_services(
+        spec, once=True, spark=spark, run_dir=folder, stop=threading.Event(), metrics=metrics
+    )
 
     lines = list(read_lines(folder))
     batches = [line.fields for line in lines if line.kind == "batch"]
@@ -54,6 +66,32 @@ def test_a_run_is_recorded_from_its_leases_to_its_services(tmp_path: Path, spark
     assert all(span.end_reason == "released" for span in story.spans if span.state == "held")
     compacted = [work.instant for work in story.works if work.service == "compaction"]
     assert tuple(compacted) == services.compactions != ()
+    check_metrics(registry, report, services, batches)
     told = timeline_story(spec, instants)
     assert told.totals.commits == story.totals.commits
     assert {span.lock for span in told.spans} == {"stream/a", "stream/b"}
+
+
+def check_metrics(
+    registry: CollectorRegistry, report: RunReport, services: ServicesReport, batches: list[dict[str, Any]]
+) -> None:
+    """The metrics of the same run have the numbers of its reports and lines; nothing waits at its end."""
+    samples = read(registry)
+    for stream in report.streams:
+        mine = {"asynclock_table_name": "table", "asynclock_stream_name": stream.stream}
+        count = total(samples, "asynclock_stream_batch_duration_seconds_count", **mine)
+        waited = "asynclock_stream_lock_wait_duration_seconds"
+        assert count == stream.batches > 0
+        assert total(samples, "asynclock_stream_rows_total", **mine) == stream.rows
+        assert total(samples, "asynclock_stream_quarantined_total", **mine) == stream.quarantined
+        assert total(samples, f"{waited}_count", asynclock_lock_kind="lease", **mine) == 1
+        assert total(samples, f"{waited}_sum", asynclock_lock_kind="commit", **mine) == pytest.approx(
+            sum(each["commit_lock_wait_seconds"] for each in batches if each["stream"] == stream.stream)
+        )
+        gauges = ("asynclock_stream_lag_seconds", "asynclock_stream_backlog_files")
+        found = {name: value for (name, has), value in samples.items() if mine.items() <= dict(has).items()}
+        assert [found[name] for name in gauges] == [0, 0]
+    done = "asynclock_service_duration_seconds_count"
+    assert total(samples, done, asynclock_service_name="compaction") == len(services.compactions)
+    assert total(samples, "asynclock_compaction_backlog") == 0
+    assert total(samples, "asynclock_lock_held") == 0
