@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.laboratory.fuzz_data.__main__ import fuzz
+from tests.laboratory.fuzz_data.tables import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,3 +24,4 @@ def test_generated_files_lose_and_change_nothing(spark: SparkSession, tmp_path: 
     assert total.files == FILES
     assert total.rows > FILES
     assert total.clean, "\n".join(said)
+    assert total.third == len(TABLES)

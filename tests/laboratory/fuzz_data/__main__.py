@@ -63,7 +63,8 @@ def fuzz(
         say(
             f"seed {seed + number}: {outcome.files} files, {outcome.rows} rows, {outcome.changed} values "
             f"changed, {outcome.lost} rows lost, {outcome.hangs} hangs, {outcome.refused} refused, "
-            f"{outcome.misjudged} misjudged by validate, {time.monotonic() - began:.0f} s"
+            f"{outcome.misjudged} misjudged by validate, "
+            f"{'read' if outcome.third else 'not read'} by hudi-rs, {time.monotonic() - began:.0f} s"
         )
         if not outcome.clean:
             for sentence in outcome.said[:SHOWN]:
@@ -71,7 +72,7 @@ def fuzz(
             if keep is not None:
                 one.keep(keep / f"seed-{seed + number}")
                 say(f"  kept in {keep / f'seed-{seed + number}'}")
-        for name in ("files", "rows", "changed", "lost", "hangs", "refused", "misjudged"):
+        for name in ("files", "rows", "changed", "lost", "hangs", "refused", "misjudged", "third"):
             setattr(total, name, getattr(total, name) + getattr(outcome, name))
         total.said += outcome.said
         discard(folder)
@@ -105,6 +106,7 @@ def main() -> int:
             first=options.first,
             deadline=options.deadline,
         )
+        print(f"fuzz-data: {total.third} tables read by hudi-rs, too")
         print(
             f"fuzz-data: {total.files} files, {total.changed} values changed, {total.lost} rows lost, "
             f"{total.hangs} hangs",

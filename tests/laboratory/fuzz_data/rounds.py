@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+import pyarrow as pa
+from hudi import HudiTableBuilder
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import AsyncLockError
+from asynclock.spark.arrow import view
 from asynclock.spark.check.strict.expected import same
 from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.table import Table as SpliceTable
@@ -60,6 +63,7 @@ class Outcome:
         hangs: Runs that did not end.
         refused: Runs that were refused without a reason.
         misjudged: Whatever ``validate`` told wrong.
+        third: Tables that hudi-rs read after the compaction.
         said: One sentence about each of them.
         blamed: The files they come from.
     """
@@ -71,6 +75,7 @@ class Outcome:
     hangs: int = 0
     refused: int = 0
     misjudged: int = 0
+    third: int = 0
     said: list[str] = field(default_factory=list)
     blamed: set[str] = field(default_factory=set)
 
@@ -121,11 +126,12 @@ class Round:
             for late in (False, True):
                 self._deliver(late=late)
                 self._guarded(lambda: run(spec, once=True, spark=self._spark))
-            self._look(spec, "as written")
+            self._look(self._stored(spec), "as written")
             self._disturb()
             self._second_reading(spec)
             self._guarded(lambda: run_services(spec, once=True, spark=self._spark))
-            self._look(spec, "compacted")
+            self._look(self._stored(spec), "compacted")
+            self._third_reading(spec)
             self._must_be_refused()
         except HangError as error:
             self.outcome.tell("hangs", str(error))
@@ -207,10 +213,10 @@ class Round:
         if errors:
             raise errors[0]
 
-    def _look(self, spec: Spec, when: str) -> None:
+    def _look(self, rows: Iterable[tuple[Key, list[list[Any]]]], when: str) -> None:
         expected = self._expected()
         found: Counter[Key] = Counter()
-        for key, groups in self._stored(spec):
+        for key, groups in rows:
             found[key] += 1
             if key not in expected:
                 self.outcome.tell("changed", f"{when}: a row that no file has: {key}, {groups}")
@@ -276,25 +282,45 @@ class Round:
                         group[stream.name] = f"{stream.name}/{file.name}", row
         return expected
 
-    def _stored(self, spec: Spec) -> Iterable[tuple[Key, list[list[Any]]]]:
-        columns = [(name, kind) for name, kind in self._table.shared]
+    def _columns(self) -> list[tuple[str, str]]:
+        """Return the columns of the table and their types: the shared ones, then each stream's own."""
+        columns = [*self._table.shared]
         for stream in self._table.streams:
             columns += [
                 (f"{stream.name}__{'ts' if name == stream.ordering[0] else name}", kind)
                 for name, kind in stream.owned
             ]
+        return columns
+
+    def _stored(self, spec: Spec) -> Iterable[tuple[Key, list[list[Any]]]]:
         whole = {"date": F.unix_date, "timestamp": F.unix_micros}
         stored = snapshot(SpliceTable(spec, self._spark))
-        frame = stored.select(*(whole.get(kind, F.col)(name) for name, kind in columns))
-        for row in frame.collect():
-            values = list(row)
-            key = tuple(values[: len(self._table.shared)])
-            place = len(key)
-            groups = []
-            for stream in self._table.streams:
-                groups.append(values[place : place + len(stream.owned)])
-                place += len(stream.owned)
-            yield key, groups
+        frame = stored.select(*(whole.get(kind, F.col)(name) for name, kind in self._columns()))
+        return map(self._split, frame.collect())
+
+    def _third_reading(self, spec: Spec) -> None:
+        """Read the compacted table by hudi-rs, if each of its slices is a base file alone."""
+        table = HudiTableBuilder.from_base_uri(spec.table.path).build()
+        if any(one.log_file_names or not one.base_file_name for one in table.get_file_slices()):
+            return
+        whole = {"date": pa.int32(), "timestamp": pa.int64()}
+        shown, names = view(spec, table), spec.view_names()
+        cells = [
+            shown[name].cast(whole.get(kind, shown[name].type)).to_pylist()
+            for name, kind in ((names.get(stored, stored), kind) for stored, kind in self._columns())
+        ]
+        self._look(map(self._split, zip(*cells, strict=True)), "by hudi-rs")
+        self.outcome.third += 1
+
+    def _split(self, row: Iterable[Any]) -> tuple[Key, list[list[Any]]]:
+        """Return the key of a row and the cells of each stream."""
+        values = list(row)
+        place = len(self._table.shared)
+        key, groups = tuple(values[:place]), []
+        for stream in self._table.streams:
+            groups.append(values[place : place + len(stream.owned)])
+            place += len(stream.owned)
+        return key, groups
 
     def _second_reading(self, spec: Spec) -> None:
         report = validate(spec, self._spark)
