@@ -52,6 +52,11 @@ def explanation_lines(explanation: Explanation, width: int | None) -> Iterator[s
         for column in columns:
             yield f"{_INDENT}{column.column} is from {_quoted(column.source)}"
         yield ""
+    if explanation.derived:
+        yield from _wrapped(click.style("derived", bold=True) + ": columns that no source has", "", width)
+        for one in explanation.derived:
+            yield f"{_INDENT}{one.column} is {one.rule}"
+        yield ""
 
 
 def _quoted(text: str) -> str:

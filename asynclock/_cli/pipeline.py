@@ -280,6 +280,8 @@ def explain_options(spec: str, *, as_json: bool) -> int:
             print_json(option)
         for column in explanation.columns:
             print_json(column)
+        for derived in explanation.derived:
+            print_json(derived)
         return DONE
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in explanation_lines(explanation, width):

@@ -88,6 +88,7 @@ CHECK_WRITABLE: Final = f"{_TABLE}.check_writable"
 REFUSE_ANOTHER_TABLE: Final = f"{_SPARK}source.checkpoint:Checkpoint.refuse_another_table"
 REFUSE_MISSING: Final = f"{_SPARK}reader.presence:refuse_missing"
 CHECK_COMMIT: Final = f"{_SPARK}hudi.fit:check_commit"
+CHECK_DERIVED: Final = f"{_SPARK}hudi.fit:check_derived"
 CONCURRENCY: Final = f"{_SPARK}hudi.options.concurrency"
 
 # The timeline and the columns.
@@ -113,6 +114,7 @@ REPAIR: Final = f"{_SPARK}services.repair:_Repair.run"
 ALIVE: Final = f"{_SPARK}hudi.layout:SpliceLayout._alive"
 SELECT: Final = f"{_SPARK}reader.sql:_select"
 COMPARE: Final = f"{_SPARK}check.strict.expected:Expected.compare"
+LAYOUT_OF: Final = f"{_SPARK}check.strict.source_file:layout_of"
 STATEMENT_ROWS: Final = f"{_SPARK}check.statements:StatementEvents._add"
 STATEMENT_TAKE: Final = f"{_SPARK}check.statements:StatementEvents._take"
 STALE: Final = f"{_SPARK}check.committed:stale_commits"
@@ -991,6 +993,22 @@ PIPELINE_MUTANTS: Final = (
         "a table that leaves an object store's folder looks whole on its way",
         (Change(MOVE, "not name.startswith(PROPERTIES)", "name.startswith(PROPERTIES)"),),
         "tests/unit/test_rebuckets.py::test_a_move_that_was_cut_off_is_finished_by_another",
+    ),
+    # Derived columns.
+    PipelineMutant(
+        "a table's days change their zone",
+        (Change(CHECK_DERIVED, "before == now or $rest", "True"),),
+        "tests/unit/test_derive.py::test_a_derive_that_changes_is_refused",
+    ),
+    PipelineMutant(
+        "the day of an event is that of UTC",
+        (Change(f"{_SPARK}spec.derive:Derived._local", "self.zone", "UTC"),),
+        _TESTS + "test_keys.py::test_derived_columns_are_those_of_pythons_time_zones",
+    ),
+    PipelineMutant(
+        "a validation expects a derived column of batches that did not have it",
+        (Change(LAYOUT_OF, "not columns or derived_by($how)", "True"),),
+        "tests/unit/test_derive.py::test_a_batch_is_validated_with_the_columns_that_it_derived",
     ),
     # In the lock, where no history has the pause that it needs.
     PipelineMutant(

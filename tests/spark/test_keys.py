@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+import itertools
 import json
+import random
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.errors import ConfigError, SpecError
+from asynclock.spark.check.strict.derived import derivation
+from asynclock.spark.check.strict.values import FIRST_INSTANT, LAST_INSTANT, timestamp
 from asynclock.spark.check.validation import validate
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.hudi.table import Table
+from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.services.work import Compaction
+from asynclock.spark.spec.derive import FUNCTIONS, Derived
 from asynclock.spark.spec.keys import record_key
+from asynclock.spark.spec.load import load_spec
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Pipeline
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from asynclock.spark.spec.model import Spec
@@ -199,3 +210,130 @@ def test_key_may_have_the_name_of_something_internal(pipeline: Pipeline, name: s
 
     assert rows(pipeline, spec, name, "x", "y") == {("N1", 2, 1.5)}
     assert validate(spec, pipeline.spark).ok
+
+
+DERIVED = """\
+[table]
+path = "table"
+kind = "plain"
+key = ["k"]
+buckets = 1
+partition_by = ["day"]
+derive = { day = "date(at)", hour = "hour(at)" }
+derive_zone = "Europe/Berlin"
+
+[locks]
+url = "locks"
+validity = 5.0
+
+[streams.a]
+source = "in/a/*"
+format = "json"
+ordering = "seen"
+on_bad_row = "quarantine"
+columns = { seen = "bigint", at = "timestamp", x = "int", deleted = "boolean" }
+"""
+
+
+def derived_spec(pipeline: Pipeline, *changes: tuple[str, str]) -> Spec:
+    """A plain table with the day of its events in Berlin as partition, and their hour."""
+    text = DERIVED
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (pipeline.folder / "spec.toml").write_text(text)
+    return load_spec(pipeline.folder / "spec.toml")
+
+
+def test_derived_columns_are_those_of_pythons_time_zones(spark: SparkSession) -> None:
+    """Spark and the second reader agree on each function at any instant, and on the instants without one."""
+    lots = random.Random(36)
+    edges = [FIRST_INSTANT, LAST_INSTANT, 0, -1, 1_711_846_800_000_000, 1_729_990_800_000_000]
+    instants = [one + step for one in edges for step in (-(2**61), -86_400_000_000, -1, 0, 1, 2**61)]
+    instants += [lots.randint(FIRST_INSTANT, LAST_INSTANT) for _ in range(300)]
+    instants += [lots.randint(-(10**15), 4 * 10**15) for _ in range(700)]
+    spark.createDataFrame([(one,) for one in instants], "at bigint").createOrReplaceTempView("instants")
+    columns = [
+        Derived(name=f"c{n}", function=function, source="at", zone=zone)
+        for n, (function, zone) in enumerate(
+            itertools.product(
+                FUNCTIONS, ("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Pacific/Apia")
+            )
+        )
+    ]
+    values = (f"CASE WHEN NOT {one.unfit('timestamp')[0]} THEN {one.sql('timestamp')} END" for one in columns)
+    texts = (
+        f"CAST({f'unix_date({value})' if one.function == 'date' else value} AS INT)"
+        for one, value in zip(columns, values, strict=True)
+    )
+    found = spark.sql(
+        f"SELECT unix_micros(at), {', '.join(texts)} FROM (SELECT timestamp_micros(at) AS at FROM instants)"
+    ).collect()
+
+    expected = [(at, *(strictly(one, at) for one in columns)) for at in instants]
+    assert [tuple(row) for row in found] == expected
+
+
+def strictly(derived: Derived, at: int) -> int | None:
+    """The value by the second reader; None: there is none."""
+    with contextlib.suppress(ValueError):
+        return derivation(derived, "timestamp")(at)
+    return None
+
+
+def test_the_day_of_an_event_is_its_partition(pipeline: Pipeline) -> None:
+    """The example of the page gives the view that it says, in its folders, and validation agrees."""
+    page = (Path(__file__).parents[2] / "docs/concepts/pipeline/partitions.md").read_text()
+    toml, events, view = re.findall(r"```(?:toml|text)\n(.*?)```", page, re.DOTALL)
+    (pipeline.folder / "spec.toml").write_text(toml.replace("in/*", "in/a/*"))
+    spec = load_spec(pipeline.folder / "spec.toml")
+    header, *lines = events.splitlines()
+    for some in (lines[:2], lines[2:]):  # in two batches, so that Hudi has to find the key again
+        pipeline.place("a", "csv", "\n".join([header, *some, ""]))
+        pipeline.run(spec)
+
+    names, *expected = view.splitlines()
+    shown = read(spec, pipeline.spark).withColumn("at", F.expr("unix_micros(at)"))
+    assert shown.columns == names.split(",")
+    found = [[timestamp(one) if "T" in one else one for one in line.split(",")] for line in expected]
+    assert sorted([str(one) for one in row] for row in shown.collect()) == [
+        [str(one) for one in row] for row in found
+    ]
+    table = pipeline.folder / "flights"
+    assert {path.name for path in table.glob("day=*")} == {f"day={line.split(',')[1]}" for line in expected}
+    kept = "".join(
+        path.read_text() for path in Path(spec.streams[0].quarantine.removeprefix("file://")).rglob("*.json")
+    )
+    assert [json.loads(line)["reason"] for line in kept.splitlines()] == ["at is missing"]
+    assert shown.where("day = DATE'2024-10-26'").select("flight").collect() == [("LH4",)]
+    assert changes(spec, pipeline.spark).frame.select("day", "hour").distinct().count() == 4
+    report = validate(spec, pipeline.spark)
+    assert (report.ok, report.keys, report.streams[0].bad_rows) == (True, 4, 1)
+
+
+def test_an_event_of_another_day_moves_no_row(pipeline: Pipeline) -> None:
+    """It adds one there, and a tombstone deletes that of its own day; a frame and a spec keep to the rule."""
+    pipeline.place("a", "json", "")
+    spec = derived_spec(pipeline)
+    splice = Splice(spec, pipeline.spark)
+    sql = "SELECT k, seen, CAST(at AS TIMESTAMP) at, 1 x, deleted FROM VALUES {} AS t(k, seen, at, deleted)"
+    first = "('N1', 1L, '2024-10-27 00:30:00Z', false), ('N2', 1L, '2024-10-27 00:30:00Z', false)"
+    second = (
+        "('N1', 2L, '2024-10-28 00:30:00Z', false), ('N1', 3L, '2024-10-27 01:30:00Z', true),"
+        " ('N2', 2L, '2024-10-28 00:30:00Z', true)"
+    )
+
+    for number, values in enumerate((first, second)):
+        splice.write(pipeline.spark.sql(sql.format(values)), "a", batch_id=number)
+
+    days = dt.date(2024, 10, 27), dt.date(2024, 10, 28)
+    assert rows(pipeline, spec, "k", "day", "hour") == {("N1", days[1], 1), ("N2", days[0], 2)}
+    good = pipeline.spark.sql(sql.format(first))
+    with pytest.raises(ConfigError, match=r"derives day as date\(at\) in Europe/Berlin"):
+        splice.write(good.selectExpr("*", "DATE'2024-01-01' AS day"), "a", batch_id=2)
+    for bad in ("NULL", "'10000-01-01 00:00:00Z'"):
+        with pytest.raises(Exception, match=r"a row cannot be written: (at is missing|day is date)"):
+            splice.write(pipeline.spark.sql(sql.format(f"('N1', 1L, {bad}, false)")), "a", batch_id=2)
+    with pytest.raises(SpecError, match=r"derives day as date\(at\) in Europe/Berlin"):
+        Splice(derived_spec(pipeline, ("Europe/Berlin", "UTC")), pipeline.spark)
+    assert [commit.batch_id for commit in pipeline.timeline(spec).commits] == [0, 1]

@@ -200,13 +200,20 @@ def _misfit(spec: Spec, name: str, wanted: str, stored: Stored, keys: Keys) -> E
 def _expected(spec: Spec) -> dict[str, tuple[str, Keys]]:
     """Return the declared type of each column, and its place in the spec."""
     expected: dict[str, tuple[str, Keys]] = {}
+    derived = spec.table.derive
+    place: Keys
     for name in spec.table.shared_columns:
         owner = next((s for s in spec.streams if any(one.name == name for one in s.columns)), None)
         place = ("streams", owner.name, "columns", name) if owner else ("table", "key")
-        expected[name] = (spec.shared_type(name), place)
+        expected[name] = (spec.shared_type(name), ("table", "derive", name) if name in derived else place)
     for stream in spec.streams:
         for name, column in stream.stored(spec.table).items():
-            expected[name] = (column.type, ("streams", stream.name, "columns", column.name))
+            place = (
+                ("table", "derive", name)
+                if name in derived
+                else ("streams", stream.name, "columns", column.name)
+            )
+            expected[name] = (column.type, place)
     return expected
 
 

@@ -48,6 +48,7 @@ class Commits:
         self._strays: set[str] = set()
         self._schemas: set[tuple[str, frozenset[str] | None]] = set()
         self._view: dict[str, tuple[str, str]] = {}
+        self._derived: dict[str, str] = {}
         self._newest: tuple[str, str] = ("", "")
         self._pending: frozenset[str] = frozenset()
         self._restored = ("", "")
@@ -84,6 +85,10 @@ class Commits:
     def view_names(self) -> Mapping[str, str]:
         """Return the names of the view that commits carry; see ``BatchCommit.view``."""
         return {column: name for column, (_, name) in self._view.items()}
+
+    def derived(self) -> Mapping[str, str]:
+        """Return how the derived columns are computed; see ``BatchCommit.derived``."""
+        return MappingProxyType(self._derived)
 
     def strays(self) -> frozenset[str]:
         """Return the files outside the buckets that known commits to a splice table wrote."""
@@ -131,7 +136,14 @@ class Commits:
         ]
         if (newest := max(restores, default=("", ""))) != self._restored:
             self._restored = newest
-            for known in (self._queries, self._columns, self._schemas, self._view, self._strays):
+            for known in (
+                self._queries,
+                self._columns,
+                self._schemas,
+                self._view,
+                self._derived,
+                self._strays,
+            ):
                 known.clear()
             self._last = None
             self._newest, self._pending = ("", ""), frozenset()
@@ -150,6 +162,8 @@ class Commits:
             return
         for column, name in commit.view.items():  # the first commit that has a column names it
             self._view[column] = min(self._view.get(column, (completed, name)), (completed, name))
+        for column, how in commit.derived.items():
+            self._derived.setdefault(column, how)
         if self._last is None or completed > self._last.completed:
             self._last = commit
         # Each of those has a query of its own, which nothing asks for.

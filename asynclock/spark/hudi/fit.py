@@ -9,7 +9,7 @@ from asynclock.spark.hudi.options import stored_properties
 from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from asynclock.spark.hudi.instants import BatchCommit
     from asynclock.spark.spec.model import Spec
@@ -57,3 +57,31 @@ def check_commit(spec: Spec, commit: BatchCommit) -> None:
             "stored twice. Nothing was written; correct the spec, or splice into a new table"
         )
         raise misplaced(spec, ("table", "buckets"), table.buckets, reason)
+
+
+def check_derived(spec: Spec, stored: Collection[str], known: Mapping[str, str]) -> None:
+    """Refuse a spec that derives a column of the table in another way than its rows so far.
+
+    Args:
+        spec: The spec.
+        stored: The columns of the table.
+        known: The rules of the derived columns in commits.
+
+    Raises:
+        SpecError: A column of the table would be derived otherwise, or no longer; nothing was written.
+    """
+    wanted = {one.name: one.text for one in spec.table.derived}
+    if not wanted and not known:
+        return
+    read = spec.physical_types()
+    for name in stored:
+        before, now = known.get(name), wanted.get(name)
+        if before == now or (now is None and name not in read):
+            continue
+        has = f"derives {name} as {before}" if before else f"has {name} from the sources"
+        does = f"derives it as {now}" if now else "reads it from the sources"
+        reason = (
+            f"the table at {spec.table.path} {has}, and this spec {does}: the values so far would not agree "
+            "with later ones. Nothing was written; correct the spec, or splice into a new table"
+        )
+        raise misplaced(spec, ("table", "derive", name), now, reason)

@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from asynclock.spark.spec.derive import derived_by
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -118,6 +120,11 @@ class BatchCommit:
     locks: str = ""
     view: Mapping[str, str] = field(default_factory=dict)
     offset: str = ""
+
+    @property
+    def derived(self) -> dict[str, str]:
+        """How its derived columns are computed, by their names."""
+        return {name: rule for name, how in self.columns if (rule := derived_by(how))}
 
     @property
     def batch(self) -> tuple[str, str, int]:

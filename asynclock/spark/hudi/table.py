@@ -10,7 +10,7 @@ from asynclock.hudi._core import hoodie
 from asynclock.spark.errors import ClusteringPlanError, CutFilesError, StrayFilesError
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.commits import Commits
-from asynclock.spark.hudi.fit import check_commit, check_properties
+from asynclock.spark.hudi.fit import check_commit, check_derived, check_properties
 from asynclock.spark.hudi.guard import guard_properties, is_guarded
 from asynclock.spark.hudi.health import cut_files
 from asynclock.spark.hudi.instants import CLUSTERING
@@ -100,7 +100,8 @@ class Table:
 
         Raises:
             SpecError: The table has another key, partitioning, merger or number of buckets, was written under
-                other locks, or calls a column of the view by another name; nothing was written.
+                other locks, calls a column of the view by another name, or derives a column in another way;
+                nothing was written.
             UnfinishedRebucketError: The number of buckets is about to change; nothing was written.
         """
         check_url(self.spec, self.commits.newest())
@@ -111,6 +112,7 @@ class Table:
                     self.rebucket_mark.refuse_moving()
                 check_commit(self.spec, commit)
                 self._fits = True
+        check_derived(self.spec, self.commits.columns(), self.commits.derived())
         self.check_names()
 
     def check_names(self) -> None:

@@ -219,10 +219,13 @@ class Source:
 
 
 def event_columns(spec: Spec, stream: StreamSpec) -> tuple[dict[str, str], list[str]]:
-    """Return the types of the columns of an event, and the columns that must not be null."""
+    """Return the types of the columns that a source gives, and those of them that must not be null."""
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
     owned = {column.name: column.type for column in stream.owned(spec.table)}
-    return shared | owned, [*shared, *stream.ordering]
+    times = (one.source for one in spec.table.derived)
+    given = {name: kind for name, kind in (shared | owned).items() if name not in spec.table.derive}
+    required = (name for name in (*shared, *stream.ordering, *times) if name in given)
+    return given, list(dict.fromkeys(required))
 
 
 def bad_rows(parsed: DataFrame, places: Mapping[str, str]) -> DataFrame:

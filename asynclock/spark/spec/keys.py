@@ -70,10 +70,11 @@ def unfit(table: TableSpec, name: str, kind: str) -> list[tuple[str, str]]:
 
 
 def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> DataFrame:
-    """Return the parsed rows; rows with an unfit key or partition are marked as bad.
+    """Return the parsed rows; rows with an unfit key, partition or time are marked as bad.
 
     Args:
-        parsed: Rows with the key and partition columns, whose texts are known to be UTF-8.
+        parsed: Rows with the key and partition columns, whose texts are known to be UTF-8, and with the times
+            from which others are derived.
         spec: The spec.
         reason: Name of the column with the reason of a bad row; null in a good row.
         record: Name of the column with the original text of a bad row; null in a good row and for a bad file.
@@ -83,7 +84,7 @@ def refuse_unfit(parsed: DataFrame, spec: Spec, *, reason: str, record: str) -> 
         case
         for name in table.shared_columns
         for case in _unfit_partition(table, name, spec.shared_type(name))
-    ]
+    ] + [one.unfit(one.time_type(spec.streams[0].columns)) for one in table.derived]
     if not cases:
         return parsed
     whens = " ".join(f"WHEN {wrong} THEN {why}" for wrong, why in cases)

@@ -22,6 +22,7 @@ from asynclock.spark.spec.checked import Whole, checked, problems_of, refuse, ru
 from asynclock.spark.spec.column import Column, Columns
 from asynclock.spark.spec.column_groups import TOMBSTONE, GroupSpec, check_groups, physical_name, split
 from asynclock.spark.spec.defaults import check_defaults, sql_literal
+from asynclock.spark.spec.derive import UTC, DerivedText, check_derive, check_sources, derived_columns
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.functions import (
     KEPT,
@@ -47,15 +48,17 @@ from asynclock.spark.spec.kinds import (
 )
 from asynclock.spark.spec.ordering import ORDERING, Ordering, misfits
 from asynclock.spark.spec.place import beside
+from asynclock.spark.spec.shared_columns import check_shared_columns
 from asynclock.spark.spec.spark import SparkSpec
 from asynclock.spark.spec.toml import unknown_name
-from asynclock.spark.spec.view import COLUMN_NAME, check_renamed, check_stream_name, view_names
+from asynclock.spark.spec.view import check_renamed, check_stream_name, view_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from asynclock.spark.spec.column_groups import ColumnGroup
+    from asynclock.spark.spec.derive import Derived
     from asynclock.spark.spec.lock_settings import LocksSpec
     from asynclock.spark.spec.service_settings import ServicesSpec
 
@@ -82,13 +85,16 @@ class TableSpec:
     Attributes:
         path: URL of the table for Hadoop (``file://``, ``s3a://``).
         key: Columns that identify a row; every stream has them.
-        partition_by: Key columns, or columns that never change for a key; every stream has them.
+        partition_by: Key columns, or columns that never change for a key; every stream has them, or they are
+            derived.
         buckets: Hash buckets per partition, which only a rebucket changes; 0: none, in a plain table.
         kind: Whether each stream has its own columns (``splice``) or writes whole rows (``plain``).
         type: Merge-on-read or copy-on-write; fixed for the life of the table.
         merge: Which of two records of a key wins; fixed for the life of the table.
         concurrency: How writers that run at the same time treat each other.
         markers: How a running write marks its files.
+        derive: Columns that are functions of the time of an event, such as ``date(at)``, by their names.
+        derive_zone: The time zone of these functions.
     """
 
     path: str
@@ -100,6 +106,8 @@ class TableSpec:
     merge: Merge = "splice"
     concurrency: Concurrency = "nbcc"
     markers: Markers = "direct"
+    derive: Mapping[str, DerivedText] = Field(default_factory=dict)
+    derive_zone: str = UTC
 
     def __post_init__(self) -> None:
         run_all(self._check_path, self._check_columns, self._check_combination)
@@ -108,18 +116,8 @@ class TableSpec:
         refuse_credentials("path", self.path)
 
     def _check_columns(self) -> None:
-        if not self.key:
-            raise wrong("key", self.key, "a table needs a key; name the columns that identify a row")
-        for setting, names in (("key", self.key), ("partition_by", self.partition_by)):
-            for name in names:
-                _check_shared_column(setting, name)
-            if len({name.lower() for name in names}) < len(names):
-                raise wrong(setting, list(names), "a column is named twice; name each once")
-        folded: dict[str, str] = {}
-        for name in (*self.key, *self.partition_by):
-            if folded.setdefault(name.lower(), name) != name:
-                reason = f"differs from {folded[name.lower()]!r} in case only; for Spark they are one column"
-                raise wrong("partition_by", name, reason)
+        check_shared_columns(self.key, self.partition_by, tuple(self.derive))
+        check_derive(self.derive, self.derive_zone, kind=self.kind)
 
     def _check_combination(self) -> None:
         check_combination({name: getattr(self, name) for name in CHOICES}, self.buckets)
@@ -135,6 +133,11 @@ class TableSpec:
     def shared_columns(self) -> tuple[str, ...]:
         """Key and partition columns, each once: the columns that every stream writes."""
         return tuple(dict.fromkeys((*self.key, *self.partition_by)))
+
+    @property
+    def derived(self) -> tuple[Derived, ...]:
+        """The columns that no source has, since they are functions of the time of an event."""
+        return derived_columns(self.derive, self.derive_zone)
 
 
 @checked
@@ -255,8 +258,9 @@ class StreamSpec:
         return (self.csv or CsvDialect()) if self.format == "csv" else None
 
     def owned(self, table: TableSpec) -> tuple[Column, ...]:
-        """Return the columns that only this stream writes, its tombstone included."""
-        return tuple(column for column in self.columns if column.name not in table.shared_columns)
+        """Return the columns that are its own and not those of key or partition, its tombstone included."""
+        derived = (one.column for one in table.derived)
+        return tuple(one for one in (*self.columns, *derived) if one.name not in table.shared_columns)
 
     def column_groups(self, table: TableSpec) -> tuple[ColumnGroup, ...]:
         """Return the groups in which a splice table merges the columns, that of ``ordering`` first."""
@@ -299,7 +303,8 @@ class StreamSpec:
         """Return the names in the files or records, by the names of the columns that an event has."""
         named = {column.name: column.source for column in self.columns}
         owned = [column.name for column in self.owned(table)]
-        return {name: named.get(name, name) for name in (*table.shared_columns, *owned)}
+        every = dict.fromkeys((*table.shared_columns, *owned))
+        return {name: named.get(name, name) for name in every if name not in table.derive}
 
     def _check_optional(self) -> None:
         names = [column.name for column in self.columns]
@@ -386,6 +391,8 @@ class Spec:
     def __post_init__(self) -> None:
         if not self.streams:
             raise wrong("streams", None, "a spec needs at least one stream; add a table [streams.NAME]")
+        for each in self.streams:
+            check_sources(self.table.derived, each.name, each.columns, each.optional)
         run_all(
             self._check_checkpoints,
             self._check_shared_types,
@@ -412,8 +419,10 @@ class Spec:
         return tuple(group for stream in self.streams for group in stream.column_groups(self.table))
 
     def shared_type(self, column: str) -> str:
-        """Return the type of a key or partition column: as a stream declares it, else string."""
-        return next((found.type for _, found in self._declared(column)), "string")
+        """Return the type of a key or partition column: derived or as a stream declares it, else string."""
+        derived = (one.column for one in self.table.derived)
+        declared = (found for _, found in self._declared(column))
+        return next((one.type for one in (*derived, *declared) if one.name == column), "string")
 
     def view_names(self) -> dict[str, str]:
         """Return the names in the view by the physical names of the columns, stream by stream.
@@ -580,11 +589,3 @@ class Spec:
                 if name in self.table.shared_columns:
                     reason = "a key or partition column keeps its name in the view; drop it from as"
                     raise wrong(f"streams.{stream.name}.as.{name}", stream.as_[name], reason)
-
-
-def _check_shared_column(setting: str, name: str) -> None:
-    if not COLUMN_NAME.fullmatch(name) or "__" in name:
-        reason = "key and partition columns are letters, digits and _, no double _, the first a letter"
-        raise wrong(setting, name, reason)
-    if name.lower() == TOMBSTONE:
-        raise wrong(setting, name, f"{TOMBSTONE!r} is the tombstone of a stream; use another name")

@@ -43,16 +43,18 @@ def read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
 
     Returns:
         Each own column with its type, ``@`` and the name of a group if it orders that, ``?`` if it is
-        optional, and `` from `` and its name in the files if that differs; then the key and partition
-        columns whose name there differs, without a type.
+        optional, and `` from `` and its name in the files if that differs; then the key and partition columns
+        whose name there differs, without a type; then the derived columns, each with its type, ``=`` and how.
     """
     sources = stream.sources(spec.table)
     others = {name: f" from {source}" for name, source in sources.items() if source != name}
-    owned = sorted(stream.owned(spec.table), key=lambda column: column.name != stream.ordering[0])
+    owned = [column for column in stream.owned(spec.table) if column.name not in spec.table.derive]
+    owned.sort(key=lambda column: column.name != stream.ordering[0])
     marks = {group.ordering[0]: f"@{name}" for name, group in stream.groups.items()}
     marks |= {name: f"{marks.get(name, '')}?" for name in stream.optional}
     named = {
         column.name: f"{column.type}{marks.get(column.name, '')}{others.get(column.name, '')}"
         for column in owned
     }
-    return tuple((named | {name: how for name, how in others.items() if name not in named}).items())
+    derived = {one.name: one.read_with for one in spec.table.derived}
+    return tuple((named | {name: how for name, how in others.items() if name not in named} | derived).items())

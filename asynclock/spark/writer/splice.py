@@ -29,7 +29,7 @@ from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.view_names import carried_names
 from asynclock.spark.retry import CONFLICT, retry
-from asynclock.spark.source.reading import ARRIVAL
+from asynclock.spark.source.reading import ARRIVAL, event_columns
 from asynclock.spark.spec.functions import sums
 from asynclock.spark.spec.keys import unfit
 from asynclock.spark.work.leases import acquire_until
@@ -38,7 +38,15 @@ from asynclock.spark.writer.batch_columns import declare_columns, read_with
 from asynclock.spark.writer.conflicts import Conflicts
 from asynclock.spark.writer.deletion import DELETE_LOCK, Deletion, key_frame
 from asynclock.spark.writer.once import refuse_another_batch, refuse_another_query, refuse_unnumbered
-from asynclock.spark.writer.sql_text import event_of, quoted, rank_of, reduced, required, wide_frame
+from asynclock.spark.writer.sql_text import (
+    event_of,
+    quoted,
+    rank_of,
+    reduced,
+    required,
+    wide_frame,
+    with_derived,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -82,7 +90,8 @@ class Splice:
 
     Raises:
         SpecError: The table exists with another key, partitioning, merger or number of buckets, with types
-            that the spec's cannot hold, under other locks, or with another name for a column of the view.
+            that the spec's cannot hold, under other locks, with another name for a column of the view, or
+            with a column that is derived otherwise.
             Nothing was written.
         ClusteringPlanError: The table has a clustering plan, with which every write fails.
         StrayFilesError: The table has files outside its buckets, with which every write fails.
@@ -147,8 +156,9 @@ class Splice:
 
         Args:
             df: The key and partition columns and every column of the stream, under their plain names and
-                with their declared types. If rows have equal key and ordering value, the later one wins: by
-                the column ``_asynclock_arrival`` if the frame has it, else by its place in the frame.
+                with their declared types, without derived ones. If rows have equal key and ordering value,
+                the later one wins: by the column ``_asynclock_arrival`` if the frame has it, else by its
+                place in the frame.
             stream: Name of the stream.
             batch_id: Number of the batch in its query; a committed batch is not written again. None: the
                 batch is always written, unless the stream has a sum.
@@ -344,6 +354,7 @@ class Splice:
         # SQL text, because building each column by hand costs several calls to the JVM.
         table = self._spec.table
         arrival = quoted(ARRIVAL) if ARRIVAL in df.columns else "monotonically_increasing_id()"
+        df = with_derived(self._spec, df)
         own = ", ".join(quoted(column.name) for column in stream.owned(table))
         types = {column.name: column for column in stream.columns}
         by_ordering = table.merge in {"splice", "event_time"}
@@ -398,15 +409,21 @@ class Splice:
         return write_options(self._spec, tasks=self._table.tasks, name=self._table.name())
 
     def _check_columns(self, df: DataFrame, stream: StreamSpec) -> None:
-        expected = {name: self._spec.shared_type(name) for name in self._spec.table.shared_columns}
-        expected.update((column.name, column.type) for column in stream.owned(self._spec.table))
+        expected, _ = event_columns(self._spec, stream)
+        derived = {one.name: one for one in self._spec.table.derived}
         found = {field.name: field.dataType.simpleString() for field in df.schema if field.name != ARRIVAL}
         for name in sorted(expected.keys() | found.keys()):
             wanted, given = expected.get(name), found.get(name)
             if wanted != given:
                 reason = (
                     f"stream {stream.name!r} "
-                    + (f"needs {name} as {wanted}" if wanted else "has no such column")
+                    + (
+                        f"needs {name} as {wanted}"
+                        if wanted
+                        else f"derives {name} as {derived[name].text}"
+                        if name in derived
+                        else "has no such column"
+                    )
                     + f", but the frame {f'has it as {given}' if given else 'lacks it'}; nothing was written"
                 )
                 raise ConfigError(setting="df", value=name, reason=reason)

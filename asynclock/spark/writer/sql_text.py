@@ -94,11 +94,26 @@ def required(name: str, empty: str = "false", complaints: Iterable[tuple[str, st
     """Return SQL for the value of a required column, which fails if the value is missing or unfit."""
     column = quoted(name)
     cases = [(f"{column} IS NULL OR {empty}", f"'{name} is missing'"), *complaints]
+    return _failing(cases, column)
+
+
+def _failing(cases: Iterable[tuple[str, str]], value: str) -> str:
+    """Return SQL for a value that fails under one of the conditions, each with its reason as SQL."""
     whens = " ".join(
         f"WHEN {wrong} THEN raise_error(concat('a row cannot be written: ', {reason}, '; nothing was'))"
         for wrong, reason in cases
     )
-    return f"CASE {whens} ELSE {column} END"
+    return f"CASE {whens} ELSE {value} END"
+
+
+def with_derived(spec: Spec, frame: DataFrame) -> DataFrame:
+    """Return the frame with the columns that are functions of others; a write fails on an unfit time."""
+    derived = []
+    for one in spec.table.derived:
+        kind = one.time_type(spec.streams[0].columns)
+        cases = [(f"{quoted(one.source)} IS NULL", f"'{one.source} is missing'"), one.unfit(kind)]
+        derived.append(f"{_failing(cases, one.sql(kind))} AS {quoted(one.name)}")
+    return frame.selectExpr("*", *derived) if derived else frame
 
 
 def nullable(value: str, name: str) -> str:

@@ -71,9 +71,14 @@ class Layout:
         optional: The columns that a CSV or parquet file may lack.
         sources: The names in the file of columns with another name there.
         enveloped: Whether the rows of JSON are in Debezium's envelope.
+        derived: The columns that no file has: the column that each is a function of, and the function, which
+            raises ``ValueError`` if there is no value.
+        stored: The order of all columns in an event; none: that of ``types``.
 
     Attributes:
         sources: The names in the file, by column.
+        names: The columns in the file.
+        stored: The columns of an event.
     """
 
     def __init__(
@@ -85,8 +90,12 @@ class Layout:
         sources: Mapping[str, str] = MappingProxyType({}),
         *,
         enveloped: bool = False,
+        derived: Mapping[str, tuple[str, Callable[[Any], Any]]] = MappingProxyType({}),
+        stored: tuple[str, ...] = (),
     ) -> None:
         self.types = types
+        self.stored = stored or tuple(types)
+        self._derived = derived
         self.enveloped = enveloped
         self.sources = {name: sources.get(name, name) for name in types}
         self._wanted = frozenset(self.sources.values())
@@ -131,7 +140,15 @@ class Layout:
             value = values[place]
             if value == _NULL_PARTITION or "\0" in value or len(_folder(name, value)) > _LONGEST_NAME:
                 return Bad(line, f"{name} cannot be the name of a folder: {value}")
-        return Good(line, tuple(values))
+        if not self._derived:
+            return Good(line, tuple(values))
+        named = dict(zip(self.names, values, strict=True))
+        for name, (source, derive) in self._derived.items():
+            try:
+                named[name] = derive(named[source])
+            except ValueError:
+                return Bad(line, f"{source} has no {name}, since its year is not from 1 to 9999")
+        return Good(line, tuple(named[name] for name in self.stored))
 
     def miswritten(self, name: str) -> str | None:
         """The column whose name differs from ``name`` in case alone."""

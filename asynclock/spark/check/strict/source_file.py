@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from asynclock.errors import ConfigError
 from asynclock.spark.check.strict import csv_records, json_records, parquet_records
+from asynclock.spark.check.strict.derived import derivation
 from asynclock.spark.check.strict.rows import BadFileError, Layout
+from asynclock.spark.spec.derive import derived_by
 from asynclock.spark.spec.dialect import CsvDialect
 
 if TYPE_CHECKING:
@@ -44,23 +46,29 @@ def layout_of(spec: Spec, stream: StreamSpec, columns: Sequence[tuple[str, str]]
         columns: The result of ``read_with`` when the file was read; none: that of the spec.
     """
     shared = {name: spec.shared_type(name) for name in spec.table.shared_columns}
+    read_with = dict(columns)
+    derived = [one for one in spec.table.derived if not columns or derived_by(read_with.get(one.name, ""))]
     if columns:
-        parts = {name: how.partition(" from ") for name, how in columns}
+        parts = {name: how.partition(" from ") for name, how in columns if not derived_by(how)}
         owned = {name: kind.rstrip("?").partition("@")[0] for name, (kind, _, _) in parts.items() if kind}
         optional = [name for name, (kind, _, _) in parts.items() if kind.endswith("?")]
         sources = {name: source for name, (_, _, source) in parts.items() if source}
         ordering = [columns[0][0], *stream.ordering[1:]]  # no other name can change
     else:
-        owned = {column.name: column.type for column in stream.owned(spec.table)}
+        owned = {column.name: column.type for column in stream.columns if column.name not in shared}
         optional, ordering = list(stream.optional), list(stream.ordering)
         sources = stream.sources(spec.table)
+    given = {name: kind for name, kind in (shared | owned).items() if name not in spec.table.derive}
+    required = (*shared, *ordering, *(one.source for one in derived))
     return Layout(
-        shared | owned,
-        (*shared, *ordering),
+        given,
+        [name for name in dict.fromkeys(required) if name in given],
         spec.table.partition_by,
         optional,
         sources,
         enveloped=stream.envelope is not None,
+        derived={one.name: (one.source, derivation(one, given[one.source])) for one in derived},
+        stored=tuple(dict.fromkeys((*shared, *owned, *(one.name for one in derived)))),
     )
 
 

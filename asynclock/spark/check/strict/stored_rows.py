@@ -38,7 +38,7 @@ class Reading:
     ) -> None:
         self.layout: Layout = layout_of(spec, stream, columns)
         self._shared = len(spec.table.shared_columns)
-        places = {name: at for at, name in enumerate(self.layout.names) if at >= self._shared}
+        places = {name: at for at, name in enumerate(self.layout.stored) if at >= self._shared}
         orderings = _orderings(spec, stream, columns)
         names = {stored: column.name for stored, column in stream.stored(spec.table).items()} | orderings
         ruled = (

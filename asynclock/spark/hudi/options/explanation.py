@@ -55,16 +55,31 @@ class MappedColumn:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DerivedColumn:
+    """A column that is computed from the time of each event.
+
+    Attributes:
+        column: Its name.
+        rule: The function, the column with the time, and the time zone: ``date(at) in UTC``.
+    """
+
+    column: str
+    rule: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
     """Every option that the pipeline of a spec uses.
 
     Attributes:
         options: Layer by layer; a key that has several values is there once for each.
         columns: The columns whose values come from another name, stream by stream.
+        derived: The columns that no source has.
     """
 
     options: tuple[ExplainedOption, ...]
     columns: tuple[MappedColumn, ...] = ()
+    derived: tuple[DerivedColumn, ...] = ()
 
 
 def explain(spec: Spec, *, spark: SparkSession | None = None) -> Explanation:
@@ -93,7 +108,8 @@ def explain(spec: Spec, *, spark: SparkSession | None = None) -> Explanation:
         if source != name
     )
     options = sorted(explained, key=lambda option: LAYERS.index(option.layer))
-    return Explanation(options=tuple(options), columns=tuple(mapped))
+    derived = (DerivedColumn(column=one.name, rule=one.text) for one in spec.table.derived)
+    return Explanation(options=tuple(options), columns=tuple(mapped), derived=tuple(derived))
 
 
 def _shown(value: str | FromEnvironment) -> str:
