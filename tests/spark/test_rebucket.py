@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,10 +22,10 @@ from asynclock.spark.services.rebucket import rebucket
 from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline, command_here, wait_for
+from tests.spark.pipeline_kit import SUMMED, Background, Pipeline, command_here, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -46,10 +47,15 @@ def deliver(pipeline: Pipeline, *numbers: int) -> None:
         pipeline.deliver("b", {"k": "N1", "seen": f"2024-05-01T12:00:{number:02}Z", "y": number})
 
 
-def spec_of(pipeline: Pipeline, buckets: int, **options: Any) -> Spec:  # noqa: ANN401  as spec has them
+def spec_of(
+    pipeline: Pipeline,
+    buckets: int,
+    changes: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,  # noqa: ANN401  as spec has them
+) -> Spec:
     """The spec with a number of buckets, and leases that no slow machine loses."""
-    changes = {"buckets = 1": f"buckets = {buckets}", "validity = 5.0": "validity = 60.0"}
-    return pipeline.spec(changes, **options)
+    of_all = {"buckets = 1": f"buckets = {buckets}", "validity = 5.0": "validity = 60.0"}
+    return pipeline.spec(of_all | dict(changes), **options)
 
 
 def rows(spec: Spec, spark: SparkSession) -> list[tuple[object, ...]]:
@@ -153,12 +159,12 @@ class CutOff(BaseException):
 def test_a_rebucket_that_was_cut_off_is_finished_by_running_it_again(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the exchange nothing has happened to the table; in it, everybody else is refused."""
+    """Before the exchange nothing has happened to the table; in it, everybody else is refused; sums stay."""
     deliver(pipeline, 1)
-    spec = spec_of(pipeline, 1)
+    spec = spec_of(pipeline, 1, SUMMED)
     pipeline.run(spec)
     before = rows(spec, pipeline.spark)
-    grown = spec_of(pipeline, 4, name="grown.toml")
+    grown = spec_of(pipeline, 4, SUMMED, name="grown.toml")
 
     def cut_off_at(owner: object, name: str, call: int = 1) -> None:
         real, calls = getattr(owner, name), []
@@ -191,6 +197,8 @@ def test_a_rebucket_that_was_cut_off_is_finished_by_running_it_again(
 
     assert (report.keys, report.before, report.buckets) == (None, 1, 4)
     assert list(pipeline.folder.glob("table-*")) == [pipeline.folder / report.old.rpartition("/")[2]]
+    pipeline.forget_last_batch("a")
+    assert pipeline.run(grown).streams[0].skipped == 1
     deliver(pipeline, 2)
     pipeline.run(grown)
     assert is_valid(pipeline, grown)
