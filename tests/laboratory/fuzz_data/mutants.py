@@ -226,8 +226,8 @@ MUTANTS: Final = (
         "equal ordering values have no order",
         Change(
             _SPARK + "writer.splice:Splice._newest",
-            'f"{$ordering}, {$arrival}"',
-            'f"{$ordering}, hash({$arrival})"',
+            "rank_of(orderings, arrival, required)",
+            'rank_of(orderings, f"hash({arrival})", required)',
         ),
     ),
 )
