@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.laboratory.fuzz_data.__main__ import fuzz
 from tests.laboratory.fuzz_data.tables import TABLES
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 FILES = 2_000
 
 
+@pytest.mark.timeout(1500)  # some minutes of work, and other suites next to it
 def test_generated_files_lose_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Of 2,000 files of three formats no value is changed, no row lost, and no run hangs."""
     said: list[str] = []
