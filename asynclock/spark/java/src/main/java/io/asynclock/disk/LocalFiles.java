@@ -5,9 +5,12 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.net.URI;
 import java.net.URISyntaxException;
+import java.nio.file.DirectoryIteratorException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
+import java.nio.file.NotDirectoryException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -162,6 +165,41 @@ public final class LocalFiles extends LocalFileSystem {
       } catch (UnsupportedOperationException | IllegalArgumentException e) { // not a POSIX file system
         super.setPermission(path, permission);
       }
+    }
+
+    /** Hadoop calls a folder that was removed meanwhile unreadable or invalid; here it is a missing file. */
+    @Override
+    public FileStatus[] listStatus(Path path) throws IOException {
+      List<FileStatus> found = new ArrayList<>();
+      try (DirectoryStream<java.nio.file.Path> entries = Files.newDirectoryStream(pathToFile(path).toPath())) {
+        for (java.nio.file.Path entry : entries) {
+          try {
+            found.add(getFileStatus(new Path(path, new Path(null, null, entry.getFileName().toString()))));
+          } catch (FileNotFoundException removed) {
+            continue;
+          }
+        }
+      } catch (NotDirectoryException file) {
+        return new FileStatus[] {getFileStatus(path)};
+      } catch (NoSuchFileException missing) {
+        throw absent(path);
+      } catch (DirectoryIteratorException failed) {
+        throw failed.getCause();
+      }
+      return found.toArray(FileStatus[]::new);
+    }
+
+    @Override
+    public FileStatus getFileStatus(Path path) throws IOException {
+      try {
+        return super.getFileStatus(path);
+      } catch (NoSuchFileException removed) { // between two looks of Hadoop's
+        throw absent(path);
+      }
+    }
+
+    private static FileNotFoundException absent(Path path) {
+      return new FileNotFoundException("File " + path + " does not exist");
     }
 
     @Override
