@@ -16,6 +16,7 @@ import hashlib
 import json
 import re
 import time
+import uuid
 from dataclasses import dataclass
 from email.utils import formatdate
 from enum import StrEnum
@@ -30,7 +31,6 @@ from tests.laboratory.servers import AZURE_ACCOUNT, AZURE_KEY
 if TYPE_CHECKING:
     from types import TracebackType
 
-BUCKET: Final = "locks"
 _MULTIPART: Final = re.compile(
     rb"--[^\r\n]+\r\n.*?\r\n\r\n(.*?)\r\n--[^\r\n]+\r\n.*?\r\n\r\n(.*)\r\n--[^\r\n]+--\r\n", re.DOTALL
 )
@@ -104,11 +104,13 @@ class ScriptedStore:
         self._nodes = nodes
         self._runners: list[web.AppRunner] = []
         self._reads = self._generation = 0
+        # Another store may have been found good at the same port within the day.
+        self._bucket = f"locks-{uuid.uuid4().hex}"
 
     @property
     def url(self) -> str:
         """URL of the locks."""
-        return f"{ {'s3': 's3', 'gcs': 'gs', 'azure': 'az'}[self.dialect] }://{BUCKET}"
+        return f"{ {'s3': 's3', 'gcs': 'gs', 'azure': 'az'}[self.dialect] }://{self._bucket}"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -179,7 +181,7 @@ class ScriptedStore:
     def _key(self, request: web.Request) -> str:
         if self.dialect == "gcs":
             return unquote(request.raw_path.partition("?")[0].rpartition("/o/")[2])
-        return request.match_info["path"].partition(f"{BUCKET}/")[2]
+        return request.match_info["path"].partition(f"{self._bucket}/")[2]
 
     def _error(self, status: int, code: str) -> web.Response:
         if self.dialect == "gcs":
