@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
-from asynclock.hudi._core import hoodie
-from asynclock.spark import Splice, load_spec, session
+from asynclock.spark import Splice, hoodie, load_spec, session
 from asynclock.spark.hudi.options import sql_options
 from asynclock.spark.source.reading import ARRIVAL, FILE, LINE, RAW, REASON, Source, settled
 from asynclock.spark.writer.splice import stream_lock

@@ -17,19 +17,15 @@ from asynclock._cli.code_command import explain_command
 from asynclock._cli.completion import completion_command
 from asynclock._cli.cost import cost_command
 from asynclock._cli.doctor import doctor_command
-from asynclock._cli.exit_codes import NO, SIGNALLED, USAGE, exit_code
+from asynclock._cli.exit_codes import NO, SIGNALLED, exit_code
 from asynclock._cli.groups import CommandGroup
 from asynclock._cli.hudi_command import hudi_group
 from asynclock._cli.lock_commands import break_command, list_command, status_command
 from asynclock._cli.output import print_message, tell
-from asynclock._cli.pipeline import pipeline_group
 from asynclock._cli.policy import policy_command
 from asynclock._cli.prune_command import prune_command
-from asynclock._cli.report_command import report_command
 from asynclock._cli.run_command import run_locked_command
-from asynclock._cli.show import show_command
 from asynclock._cli.standard_streams import drop_output
-from asynclock._cli.timeline_command import timeline_command
 from asynclock._cli.verify_command import verify_logs_command
 from asynclock._cli.watch import watch_command
 from asynclock._codes import Code, coded
@@ -39,8 +35,10 @@ from asynclock._text import SUFFIX
 from asynclock.errors import AsyncLockError, RecordCorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+_COMMANDS: Final = "asynclock.commands"
+"""The group of entry points that are commands of other packages, such as the pipeline's."""
 _OUTPUT_ERRORS: Final = frozenset(
     {errno.EAGAIN, errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
 )
@@ -50,7 +48,13 @@ _EXTRA: Final = re.compile(r"(unexpected extra arguments?) \(.*\)", re.DOTALL)
 _ASSIGNED: Final = re.compile(r"=\S+")
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def _installed() -> Iterator[click.Command]:
+    from importlib.metadata import entry_points  # noqa: PLC0415  lets other commands start faster
+
+    return (point.load() for point in entry_points(group=_COMMANDS))
+
+
+@click.group(cls=CommandGroup, more=_installed, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "-V", "--version", package_name="asynclock")
 def command() -> None:
     """Locks that live in an object store, a folder or memory.
@@ -92,16 +96,12 @@ for _each in (
     completion_command,
     explain_command,
     hudi_group,
-    pipeline_group,
 ):
     command.add_command(_each)
 hudi_group.add_command(history_command)
 hudi_group.add_command(verify_command)
 command.add_command(help_command)
 command.add_old_name(history_command)
-pipeline_group.add_command(show_command)
-pipeline_group.add_command(timeline_command)
-pipeline_group.add_command(report_command)
 
 
 def _sentence(error: AsyncLockError) -> str:
@@ -153,10 +153,4 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         drop_output()
         tell(f"the output could not be written: {error.strerror}", Code.OUTPUT)
         return NO
-    except ImportError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in {"psutil", "pydantic", "pyspark"}:
-            raise
-        tell(f"{missing} is not installed; run: pip install 'asynclock[spark]'", Code.NOT_INSTALLED)
-        return USAGE
     return code if isinstance(code, int) else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -23,6 +22,8 @@ _MARKUP: Final = re.compile(r"\*\*(\w+:)\*\*|^```\w*\n?|`|\[([^]]+)\]\([^)]+\)",
 
 def explanations() -> Mapping[str, tuple[str, str]]:
     """Return the title and the text of each code, in Markdown, in the order of the page."""
+    from importlib.resources import files  # noqa: PLC0415  lets other commands start faster
+
     page = files("asynclock._cli").joinpath(_PAGE).read_text(encoding="utf-8")
     return {found[1]: (found[2], found[3].strip()) for found in _SECTION.finditer(page)}
 

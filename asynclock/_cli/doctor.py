@@ -12,7 +12,6 @@ from asynclock._cli.exit_codes import DONE, NO, UNAVAILABLE
 from asynclock._cli.output import print_json, tell
 from asynclock._cli.target import with_environment
 from asynclock._codes import Code, coded
-from asynclock._core.probing import probe
 from asynclock._text import printable
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ def doctor_command(url: str, options: dict[str, Any], *, also: str | None, as_js
     Writes a few test objects there and deletes them. It names objects that it could not delete. Exit code 1
     if the store is not safe; 69 if it does not answer or denies access.
     """
+    from asynclock._core.probing import probe  # noqa: PLC0415  lets other commands start faster
+
     report = asyncio.run(probe(url, also=also, **with_environment(url, options)))
     if as_json:
         print_json(report)

@@ -5,7 +5,6 @@ Source: the numbers from 65 on come from BSD ``sysexits.h``; 126, 127 and 128 + 
 
 from __future__ import annotations
 
-import sys
 from typing import Final
 
 from asynclock.errors import (
@@ -48,10 +47,4 @@ def exit_code(error: AsyncLockError) -> int:
         ((LeaseLostError,), LOST),
         ((TicketSpentError,), NOT_ACQUIRED),
     )
-    code = next((code for kinds, code in codes if isinstance(error, kinds)), None)
-    if code is None:
-        # Only a pipeline raises it, and without the package pyspark its module cannot be imported.
-        pipeline = sys.modules.get("asynclock.spark.errors")
-        busy = pipeline is not None and isinstance(error, pipeline.TimelineAheadError)
-        code = NOT_ACQUIRED if busy else NO
-    return code
+    return next((code for kinds, code in codes if isinstance(error, kinds)), NO)

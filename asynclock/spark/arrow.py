@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import RECORD_KEY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from asynclock._codes import Code
+from asynclock._shared.words import Code
 from asynclock.errors import AcquireTimeoutError, AsyncLockError
 
 _SHOWN: Final = 1000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from asynclock._text import escaped
+from asynclock._shared.words import escaped
 from asynclock.errors import AsyncLockError, BackendUnavailableError, OutcomeUnknownError
 from asynclock.spark.errors import TimelineAheadError
 

@@ -64,6 +64,7 @@ def test_what_is_no_duration_is_refused(word: str) -> None:
 def options(group: click.Group = command, before: str = "asynclock") -> dict[str, click.Option]:
     """Every option of the command and of everything under it."""
     found: dict[str, click.Option] = {}
+    group.list_commands(click.Context(group))  # also those of other packages
     for name, each in group.commands.items():
         path = f"{before} {name}"
         if isinstance(each, click.Group):

@@ -21,6 +21,7 @@ OF_SECRETS = "all users can see the command line"
 def paths(group: click.Group = command, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words before ``--help`` of the command and of everything under it."""
     yield before
+    group.list_commands(click.Context(group))  # also those of other packages
     for name, each in group.commands.items():
         if isinstance(each, click.Group):
             yield from paths(each, (*before, name))

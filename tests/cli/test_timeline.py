@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from asynclock._cli.timeline_command import TimelineTable
+from asynclock.spark.cli.timeline_command import TimelineTable
 from asynclock.spark.hudi.instants import Instant
 
 COMMIT = Instant(

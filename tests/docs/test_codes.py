@@ -269,7 +269,7 @@ def test_every_defect_has_a_code() -> None:
 
 def messages() -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of ``tell`` in the command, each with its place."""
-    for path in (PACKAGE / "_cli").glob("*.py"):
+    for path in [*PACKAGE.glob("_cli/*.py"), *PACKAGE.glob("spark/cli/*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"tell", "tell_once"}:
                 yield f"{path.name}:{node.lineno}", node

@@ -1,4 +1,4 @@
-"""The keys of Hudi's options are spelled in one module."""
+"""The keys of Hudi's options are spelled in two modules: of the lock, and of the pipeline."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import asynclock
-from asynclock.hudi._core import hoodie
+from asynclock.hudi._core import hoodie as lock_keys
+from asynclock.spark import hoodie
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE: Final = Path(asynclock.__file__).parent
-HOME: Final = Path(hoodie.__file__)
+HOMES: Final = {Path(hoodie.__file__), Path(lock_keys.__file__)}
 # ``hoodie.properties`` is a file; ``hoodie.`` alone begins every key.
 KEY: Final = re.compile(r"(?<![\w/.])hoodie\\?\.(?!properties\b)\w")
 
@@ -32,11 +33,11 @@ def keys_in(source: str) -> Iterator[int]:
 
 
 def test_every_key_is_spelled_in_one_module() -> None:
-    """A key that another module needs is a constant of ``asynclock.hudi._core.hoodie``."""
+    """A key that another module needs is a constant of ``asynclock.spark.hoodie``, or of the lock."""
     elsewhere = [
         f"{path.relative_to(PACKAGE)}:{line}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        if path != HOME
+        if path not in HOMES
         for line in keys_in(path.read_text())
     ]
 
@@ -45,7 +46,8 @@ def test_every_key_is_spelled_in_one_module() -> None:
 
 def test_a_constant_is_named_as_its_key() -> None:
     """Whoever knows the key knows the constant, and no key is there twice."""
-    keys = {name: value for name, value in vars(hoodie).items() if isinstance(value, str) and name.isupper()}
+    both = vars(hoodie) | vars(lock_keys)
+    keys = {name: value for name, value in both.items() if isinstance(value, str) and name.isupper()}
     options = {name: key for name, key in keys.items() if not name.endswith("_PREFIX")}
 
     assert options == {key.removeprefix("hoodie.").replace(".", "_").upper(): key for key in options.values()}

@@ -18,6 +18,7 @@ ROOT: Final = PACKAGE.parent
 LONGEST: Final = 600
 SAME_NAME: Final = {
     "client.py": "`_core.client` is what `asynclock.client` is the handle of",
+    "hoodie.py": "the keys of Hudi's options, of the lock and of the pipeline",
     "errors.py": "the public errors of their package",
 }
 """Names of several files, and why they mean the same thing."""

@@ -84,8 +84,8 @@ def test_nothing_in_a_wheel_installs_a_server(source: Path) -> None:
     ] == []
 
 
-def test_pytest_finds_the_plugin(source: Path) -> None:
-    """The wheel names the module of the fixtures to pytest."""
+def test_pytest_and_the_command_find_their_parts(source: Path) -> None:
+    """The wheel names the module of the fixtures to pytest, and the pipeline's verbs to the command."""
     wheel = _released(source)
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
 
@@ -93,6 +93,7 @@ def test_pytest_finds_the_plugin(source: Path) -> None:
     entries.read_string(wheel.read(name).decode())
 
     assert dict(entries["pytest11"]) == {"asynclock": "pytest_asynclock"}
+    assert dict(entries["asynclock.commands"]) == {"pipeline": "asynclock.spark.cli:pipeline_group"}
 
 
 def test_the_version_is_that_of_the_package(source: Path) -> None:

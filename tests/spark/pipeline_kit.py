@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._cli.app import run_command
 from asynclock.errors import LockChangedError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.guard import guard_properties
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.timeline import Timeline

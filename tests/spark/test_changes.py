@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.errors import ChangesLostError
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.table import Table

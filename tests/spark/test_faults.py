@@ -16,8 +16,7 @@ from py4j.protocol import Py4JJavaError
 from asynclock import sync
 from asynclock._cli.app import run_command
 from asynclock.errors import BackendUnavailableError, LeaseLostError, OutcomeUnknownError, SpecError
-from asynclock.hudi._core import hoodie
-from asynclock.spark import faults
+from asynclock.spark import faults, hoodie
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.hudi.health import leftovers
 from asynclock.spark.hudi.locks import CREATION_LOCK

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock._cli.app import run_command
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.check.validation import validate
 from asynclock.spark.errors import TimelineAheadError
 from asynclock.spark.faults import is_passing
@@ -541,7 +541,7 @@ def test_people_see_their_own_time(pipeline: Pipeline) -> None:
     body = """
 import time
 from asynclock.spark import timeline
-from asynclock._cli.timeline_command import TimelineTable
+from asynclock.spark.cli.timeline_command import TimelineTable
 clock = time.strftime("%y/%m/%d %H:")
 spark._jvm.org.apache.log4j.Logger.getLogger("people").warn("as we see it")
 (one,) = timeline(spec, spark)

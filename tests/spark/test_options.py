@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
 from asynclock.hudi._core.lock_options import STORE_LOCK_PROVIDER
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.options import (
     FILE_LOCK_PROVIDER,
     LAYERS,

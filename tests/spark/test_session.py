@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.hudi import session as session_module
 from asynclock.spark.hudi.options import MERGER_CLASS
 from asynclock.spark.hudi.session import HUDI_BUNDLE, MERGER_JAR, hudi_bundle, session, session_conf

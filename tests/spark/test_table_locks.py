@@ -10,7 +10,7 @@ import pytest
 
 from asynclock import sync
 from asynclock.errors import SpecError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.writer.splice import Splice

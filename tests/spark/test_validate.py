@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock import sync
-from asynclock._cli.pipeline_reports import print_validation
 from asynclock.errors import ConfigError
 from asynclock.spark.check import validation
 from asynclock.spark.check.committed import repeated_batches, stale_commits
 from asynclock.spark.check.strict.expected import Expected
 from asynclock.spark.check.validation import Difference, validate
+from asynclock.spark.cli.pipeline_reports import print_validation
 from asynclock.spark.hudi.instants import BatchCommit
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import snapshot

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asynclock._cli.explain import explanation_lines
 from asynclock.errors import SpecError
 from asynclock.spark.check.strict.derived import derivation
 from asynclock.spark.check.strict.rows import Bad, Good
 from asynclock.spark.check.strict.source_file import layout_of
 from asynclock.spark.check.strict.stored_rows import Reading
 from asynclock.spark.check.strict.values import FIRST_INSTANT, LAST_INSTANT, timestamp
+from asynclock.spark.cli.explain import explanation_lines
 from asynclock.spark.hudi.fit import check_derived
 from asynclock.spark.hudi.instants import BatchCommit
 from asynclock.spark.hudi.options.explanation import explain

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asynclock._cli.pipeline import _limit
 from asynclock.errors import ConfigError, SpecError
 from asynclock.spark.check.strict.expected import Expected
 from asynclock.spark.check.strict.stored_rows import Reading
+from asynclock.spark.cli.verbs import _limit
 from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.view_names import carried_names, check_names
 from asynclock.spark.spec.column_groups import group_prefix, owner, physical_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asynclock._cli.pipeline_reports import print_batch, print_run
+from asynclock.spark.cli.pipeline_reports import print_batch, print_run
 from asynclock.spark.results import BatchReport, RunReport, StreamReport, Wasted
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from asynclock._text import escaped
+from asynclock._shared.words import escaped
 from asynclock.spark.check.strict.rows import BadFileError, Good
 from asynclock.spark.check.strict.source_file import layout_of
 from asynclock.spark.draft.guess import Streams

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from asynclock._text import printable
+from asynclock._shared.words import printable
 from asynclock.errors import ConfigError
 from asynclock.spark.check.strict import csv_records, json_records, parquet_records
 from asynclock.spark.check.strict.rows import Bad, BadFileError, Good, Layout

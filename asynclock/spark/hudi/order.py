@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.errors import TimelineAheadError
 from asynclock.spark.faults import causes
 from asynclock.spark.hudi.meta import storage_configuration

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.errors import UnfinishedRebucketError
 from asynclock.spark.hudi.timeline import Timeline
 from asynclock.spark.spec.load import misplaced

@@ -14,11 +14,10 @@ from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock._text import printable
-from asynclock.backends._url import AZURE_OF_HADOOP
+from asynclock._shared.internals import logger
+from asynclock._shared.words import AZURE_OF_HADOOP, printable
 from asynclock.errors import ConfigError
-from asynclock.events import logger
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.options import MERGER_CLASS
 from asynclock.spark.hudi.session import HUDI_BUNDLE, MERGER_JAR, RUNTIME, STATIC, require_classes, start
 from asynclock.spark.jvm import classes, keep_names

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.options import MERGER_CLASS
 from asynclock.spark.jvm import classes, keep_names
 

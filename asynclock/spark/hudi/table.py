@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.errors import ClusteringPlanError, CutFilesError, StrayFilesError
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.hudi.commits import Commits

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.locks import CREATION_LOCK
 from asynclock.spark.hudi.options import sql_options

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
+from asynclock._shared.internals import SECONDS, Instrument, Measurement
 from asynclock.spark.runs.totals import ACQUIRED
-from asynclock.telemetry._signals import SECONDS, Instrument, Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

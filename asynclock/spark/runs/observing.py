@@ -8,7 +8,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from asynclock._codes import Code, coded
+from asynclock._shared.words import Code, coded
 from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.options.table_layer import folder_name
 from asynclock.spark.runs.instruments import PipelineSignals
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from asynclock._shared.internals import Measurement
     from asynclock.events import Event
     from asynclock.spark.results import Backlog, BatchReport, ServiceReport
     from asynclock.spark.spec.model import Spec
-    from asynclock.telemetry._signals import Measurement
     from asynclock.telemetry.otel import OpenTelemetry
     from asynclock.telemetry.prometheus import PrometheusMetrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from asynclock._text import escaped
+from asynclock._shared.words import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from asynclock._codes import coded
+from asynclock._shared.words import coded
 from asynclock.errors import LeaseLostError
 from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.own import own_session

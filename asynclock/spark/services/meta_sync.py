@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.faults import sentence
 from asynclock.spark.hudi.options import sync_options
 from asynclock.spark.jvm import classes

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.errors import AsyncLockError, ConfigError
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.faults import causes, sentence
 from asynclock.spark.hudi.carried import write_carried
 from asynclock.spark.hudi.changed import statements

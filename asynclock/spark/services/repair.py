@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.instants import CLUSTERING, COMPACTION
 from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import write_options

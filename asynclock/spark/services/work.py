@@ -13,7 +13,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock._text import escaped
+from asynclock._shared.words import escaped
 from asynclock.spark.hudi.columns import is_behind, stored_columns
 from asynclock.spark.hudi.instants import (
     CLUSTERED,

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock._text import printable
+from asynclock._shared.words import printable
 from asynclock.spark.jvm import classes
 from asynclock.spark.source.reading import (
     ARRIVAL,

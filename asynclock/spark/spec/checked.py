@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast, dataclass
 from pydantic import ConfigDict, StrictBool, StrictInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from asynclock._secrets import HIDDEN
+from asynclock._shared.words import HIDDEN
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.toml import unknown_name
 

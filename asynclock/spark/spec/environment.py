@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 from pydantic import BeforeValidator
 
-from asynclock._secrets import HIDDEN, is_secret
-from asynclock.backends._url import refuse_credentials
+from asynclock._shared.words import HIDDEN, is_secret, refuse_credentials
 from asynclock.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import field
 from functools import partial
 from typing import Final
 
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.spec.checked import checked, run_all, wrong
 from asynclock.spark.spec.environment import FromEnvironment, Settings, refuse_literal_setting, resolved
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 from urllib.parse import quote
 
-from asynclock._secrets import HIDDEN
-from asynclock.backends._url import refuse_credentials
-from asynclock.client import connect
+from asynclock import connect
+from asynclock._shared.words import HIDDEN, refuse_credentials
 from asynclock.errors import BackendNotInstalledError, ConfigError, SpecError
 from asynclock.settings import LeaseSettings
 from asynclock.spark.spec.checked import problems_of, raise_all, read, refuse, wrong

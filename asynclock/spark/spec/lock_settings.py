@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, StrictFloat
 
-from asynclock import sync
-from asynclock._secrets import HIDDEN
-from asynclock.backends._url import refuse_credentials
-from asynclock.client import connect
+from asynclock import connect, sync
+from asynclock._shared.words import HIDDEN, refuse_credentials
 from asynclock.errors import BackendNotInstalledError, ConfigError
 from asynclock.spark.spec.environment import refuse_literal_option, resolved
-from asynclock.telemetry.listeners import all_of
+from asynclock.telemetry import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from asynclock.backends._url import refuse_credentials
+from asynclock._shared.words import refuse_credentials
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.checked import Whole, checked, problems_of, refuse, run_all, wrong
 from asynclock.spark.spec.column import Column, Columns

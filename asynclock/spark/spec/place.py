@@ -14,8 +14,8 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
+from asynclock._shared.internals import TablePath
 from asynclock.errors import ConfigError
-from asynclock.hudi._core.paths import TablePath
 
 FOLDER: Final = ".asynclock"
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import field
 from typing import Final
 
-from asynclock.backends._url import refuse_credentials
+from asynclock._shared.words import refuse_credentials
 from asynclock.spark.spec.checked import checked, run_all, wrong
 from asynclock.spark.spec.environment import FromEnvironment, Settings, refuse_literal_setting, resolved
 

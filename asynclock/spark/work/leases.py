@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from asynclock import sync
-from asynclock._core.portal import run_on
+from asynclock._shared.internals import run_on
 from asynclock.errors import AcquireTimeoutError
 
 if TYPE_CHECKING:

@@ -10,12 +10,8 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from asynclock._core.narration import span
-from asynclock._core.portal import run_on
-from asynclock._core.sparing import Pace
-from asynclock._core.together import of_all
+from asynclock._shared.internals import Pace, logger, of_all, run_on, span
 from asynclock.errors import AcquireTimeoutError, BackendError, LeaseLostError
-from asynclock.events import logger
 from asynclock.spark.work.leases import STEP_SECONDS, StoppedError, heeding
 from asynclock.spark.work.register import PARKED, RESERVATION_KEY, Register, said_of
 
@@ -23,9 +19,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Coroutine
 
-    from asynclock._core.handles import LeaseHandle
-    from asynclock._core.status import LockStatus
-    from asynclock.client import LockClient
+    from asynclock import LockClient, LockStatus
+    from asynclock._shared.internals import LeaseHandle
 
 T = TypeVar("T")
 _LEAST_REQUEST: Final = 1.0

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from asynclock._core.names import is_name
-from asynclock._core.narration import held_by
-from asynclock._text import SUFFIX
-from asynclock.backend import MAX_BODY, Absent
+from asynclock import Absent
+from asynclock._shared.internals import MAX_BODY, held_by, is_name
+from asynclock._shared.words import SUFFIX
 from asynclock.errors import ConfigError, PreconditionFailedError, RecordCorruptError
 
 if TYPE_CHECKING:
-    from asynclock._core.client import Core
-    from asynclock._core.status import LockStatus
+    from asynclock import LockStatus
+    from asynclock._shared.internals import Core
 
 RESERVATION_LOCK: Final = "reservation/table"
 RESERVATION_KEY: Final = f"{RESERVATION_LOCK}{SUFFIX}"

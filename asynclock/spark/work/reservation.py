@@ -19,11 +19,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from asynclock._core.portal import block_on, run_on
-from asynclock._core.sparing import Pace
-from asynclock.client import client_over
+from asynclock._shared.internals import Pace, block_on, client_over, logger, run_on
 from asynclock.errors import BackendError, ConfigError
-from asynclock.events import logger
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.options import SILENCE_MS
 from asynclock.spark.hudi.running import session_for
@@ -38,10 +35,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock import sync
-    from asynclock._core.handles import LeaseHandle
-    from asynclock._core.status import LockStatus
-    from asynclock.client import LockClient
+    from asynclock import LockClient, LockStatus, sync
+    from asynclock._shared.internals import LeaseHandle
     from asynclock.spark.spec.model import Spec
 
 _STEP_SECONDS: Final = 0.5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from asynclock._text import printable
+from asynclock._shared.words import printable
 from asynclock.errors import ConfigError
 from asynclock.spark.spec.functions import sums
 from asynclock.spark.spec.load import misplaced

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock._text import printable
+from asynclock._shared.internals import refuse_if_held
+from asynclock._shared.words import printable
 from asynclock.errors import ConfigError
-from asynclock.hudi._core.held_tables import refuse_if_held
 from asynclock.spark.hudi.columns import (
     check_change,
     check_columns,

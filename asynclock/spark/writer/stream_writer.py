@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import StreamingQueryException
 
-from asynclock._codes import coded
-from asynclock._core.sparing import Pace
-from asynclock._text import printable
+from asynclock._shared.internals import Pace, logger
+from asynclock._shared.words import coded, printable
 from asynclock.errors import AcquireTimeoutError, AsyncLockError, BackendError
-from asynclock.events import logger
 from asynclock.spark.errors import BadRowsError, StreamFailedError
 from asynclock.spark.faults import is_passing, sentence
 from asynclock.spark.hudi.running import spread

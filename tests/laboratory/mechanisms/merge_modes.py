@@ -6,8 +6,7 @@ import csv
 import datetime as dt
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock.hudi._core import hoodie
-from asynclock.spark import Splice, load_spec, read
+from asynclock.spark import Splice, hoodie, load_spec, read
 from asynclock.spark.hudi.options import call_argument, compaction_options, write_options
 from asynclock.spark.spec.model import RECORD_KEY
 from tests.laboratory.mechanisms.stage import Shown, must

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.hudi._core import hoodie
-from asynclock.spark import load_spec, repair, run, run_services, validate
+from asynclock.spark import hoodie, load_spec, repair, run, run_services, validate
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import snapshot

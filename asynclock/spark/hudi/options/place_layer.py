@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from asynclock._shared.internals import STORAGE_LOCK_SCHEMES, STORE_LOCK_PROVIDER
 from asynclock.errors import ConfigError
-from asynclock.hudi._core import hoodie
-from asynclock.hudi._core.lock_options import STORE_LOCK_PROVIDER
-from asynclock.hudi._core.paths import STORAGE_LOCK_SCHEMES
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.options.option import Option
 
 if TYPE_CHECKING:

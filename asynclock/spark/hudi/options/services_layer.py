@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.options.option import Option
 
 if TYPE_CHECKING:

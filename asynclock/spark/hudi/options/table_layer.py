@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from asynclock.hudi._core import hoodie
+from asynclock.spark import hoodie
 from asynclock.spark.hudi.options.option import Option
 from asynclock.spark.spec.model import RECORD_KEY
 

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from asynclock._cli.arguments import json_option
-from asynclock._cli.exit_codes import DONE
-from asynclock._cli.output import print_json, tell
-from asynclock._cli.progress import busy
-from asynclock._cli.spark_log import with_spark_log
+from asynclock._shared.command import DONE, json_option, print_json, tell
 from asynclock.errors import ConfigError
+from asynclock.spark.cli.progress import busy
+from asynclock.spark.cli.spark_log import with_spark_log
 
 if TYPE_CHECKING:
     from asynclock.spark.runs.story import Story

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Self
 
-from asynclock._text import printable
+from asynclock._shared.words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

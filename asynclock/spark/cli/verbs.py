@@ -1,4 +1,4 @@
-"""``asynclock pipeline``: run, maintain and validate the splice pipeline of a spec."""
+"""The verbs of ``asynclock pipeline``: run, maintain and validate the splice pipeline of a spec."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from asynclock._cli.arguments import json_option
-from asynclock._cli.durations import duration
-from asynclock._cli.exit_codes import DONE, NO, UNAVAILABLE, exit_code
-from asynclock._cli.explain import explanation_lines
-from asynclock._cli.groups import CommandGroup
-from asynclock._cli.metrics_option import metrics_option
-from asynclock._cli.option_words import environment_names
-from asynclock._cli.output import print_json, tell
-from asynclock._cli.pipeline_reports import (
+from asynclock._shared.command import (
+    DONE,
+    NO,
+    NOT_ACQUIRED,
+    UNAVAILABLE,
+    duration,
+    exit_code,
+    json_option,
+    print_json,
+    run_under,
+    tell,
+)
+from asynclock._shared.internals import open_metrics
+from asynclock.errors import AsyncLockError, ConfigError
+from asynclock.spark.cli.explain import explanation_lines
+from asynclock.spark.cli.metrics_option import metrics_option
+from asynclock.spark.cli.pipeline_reports import (
     print_batch,
     print_rebucket,
     print_repair,
@@ -31,17 +39,17 @@ from asynclock._cli.pipeline_reports import (
     print_services,
     print_validation,
 )
-from asynclock._cli.progress import StreamBars, busy
-from asynclock._cli.run_command import run_under
-from asynclock._cli.spark_log import with_spark_log
-from asynclock._codes import Code
-from asynclock.errors import AsyncLockError, ConfigError
-from asynclock.telemetry._outlets import open_metrics
+from asynclock.spark.cli.progress import StreamBars, busy
+from asynclock.spark.cli.report_command import report_command
+from asynclock.spark.cli.show import show_command
+from asynclock.spark.cli.spark_log import with_spark_log
+from asynclock.spark.cli.timeline_command import timeline_command
+from asynclock.spark.errors import TimelineAheadError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from asynclock.lease import Lease
+    from asynclock import Lease
     from asynclock.spark.spec.model import Spec
 
 _wait = click.option(
@@ -64,19 +72,7 @@ _run_dir = click.option(
 _once = click.option("--once", is_flag=True, help="Process what is due now, then exit.")
 
 
-@click.group("pipeline", short_help="Splice streams of files into one wide Hudi table.", cls=CommandGroup)
-def pipeline_group() -> None:
-    """Splice streams of files into one wide Hudi table. It needs the extra asynclock[spark]."""
-    if left := environment_names():
-        are = "is" if len(left) == 1 else "are"
-        tell(
-            f"warning: {', '.join(left)} {are} not used by pipelines: the options of their locks are in "
-            "[locks] of the spec",
-            Code.OPTIONS_LEFT_OUT,
-        )
-
-
-@pipeline_group.command("init", short_help="Draft a spec with one stream for each FOLDER.")
+@click.command("init", short_help="Draft a spec with one stream for each FOLDER.")
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER [FOLDER ...]")
 @click.option("-o", "--output", metavar="FILE", help="Write the spec to FILE, which must not exist.")
 @click.option(
@@ -112,7 +108,7 @@ def draft_pipeline(
     return DONE
 
 
-@pipeline_group.command("schema", short_help="Print a JSON schema of specs, for editors.")
+@click.command("schema", short_help="Print a JSON schema of specs, for editors.")
 def print_schema() -> int:
     """Print a JSON schema of specs, with which an editor completes and checks them.
 
@@ -125,7 +121,7 @@ def print_schema() -> int:
     return DONE
 
 
-@pipeline_group.command("run", short_help="Write the streams of SPEC until SIGINT or SIGTERM.")
+@click.command("run", short_help="Write the streams of SPEC until SIGINT or SIGTERM.")
 @click.argument("spec")
 @click.option(
     "--stream", "streams", multiple=True, metavar="NAME", help="Write only this stream; repeatable."
@@ -180,14 +176,15 @@ def run_pipeline(
     except AsyncLockError as error:
         if not said.has(str(error)):
             raise
-        return exit_code(error)  # it was said as the stream ended
+        # It was said as the stream ended.
+        return NOT_ACQUIRED if isinstance(error, TimelineAheadError) else exit_code(error)
     finally:
         logger.removeHandler(said)
     _tell_table(spec, loaded)
     return DONE
 
 
-@pipeline_group.command("services", short_help="Compact, cluster and clean the table of SPEC.")
+@click.command("services", short_help="Compact, cluster and clean the table of SPEC.")
 @click.argument("spec")
 @_once
 @_standby
@@ -216,7 +213,7 @@ def run_table_services(
     return DONE
 
 
-@pipeline_group.command("validate", short_help="Compare every cell of the table with its sources.")
+@click.command("validate", short_help="Compare every cell of the table with its sources.")
 @click.argument("spec")
 @click.option("--as-of", metavar="INSTANT", help="Look at what was committed up to this completion time.")
 @json_option
@@ -238,7 +235,7 @@ def validate_table(spec: str, as_of: str | None, *, as_json: bool) -> int:
     return DONE if report.ok else NO
 
 
-@pipeline_group.command("sql", short_help="Print the SQL that puts the table into a catalog.")
+@click.command("sql", short_help="Print the SQL that puts the table into a catalog.")
 @click.argument("spec")
 @click.option("--name", help="Name of the view; default: that of the table's folder.")
 def print_sql(spec: str, *, name: str | None) -> int:
@@ -254,7 +251,7 @@ def print_sql(spec: str, *, name: str | None) -> int:
     return DONE
 
 
-@pipeline_group.command("repair", short_help="Undo a foreign write or plan.")
+@click.command("repair", short_help="Undo a foreign write or plan.")
 @click.argument("spec")
 @json_option
 @with_spark_log
@@ -267,7 +264,7 @@ def repair_table(spec: str, *, as_json: bool) -> int:
     return DONE
 
 
-@pipeline_group.command("explain", short_help="Print every option that Hudi is given, and why.")
+@click.command("explain", short_help="Print every option that Hudi is given, and why.")
 @click.argument("spec")
 @json_option
 def explain_options(spec: str, *, as_json: bool) -> int:
@@ -289,7 +286,7 @@ def explain_options(spec: str, *, as_json: bool) -> int:
     return DONE
 
 
-@pipeline_group.command("delete", short_help="Append deletes of the keys in a file.")
+@click.command("delete", short_help="Append deletes of the keys in a file.")
 @click.argument("spec")
 @click.option(
     "--keys", required=True, metavar="FILE", help="CSV or JSON lines with the key and partition columns."
@@ -348,7 +345,7 @@ def _limit(
     raise click.UsageError("--up-to: give one value, or STREAM=VALUE once for each stream")
 
 
-@pipeline_group.command("savepoint", short_help="Keep the table and its checkpoints as they are.")
+@click.command("savepoint", short_help="Keep the table and its checkpoints as they are.")
 @click.argument("spec")
 @click.option("--delete", metavar="SAVEPOINT", help="Delete this savepoint instead of making one.")
 @_wait
@@ -368,7 +365,7 @@ def make_savepoint(spec: str, *, delete: str | None, wait: float | None) -> int:
     return DONE
 
 
-@pipeline_group.command("restore", short_help="Set the table and its checkpoints back to SAVEPOINT.")
+@click.command("restore", short_help="Set the table and its checkpoints back to SAVEPOINT.")
 @click.argument("spec")
 @click.argument("savepoint")
 @_wait
@@ -392,7 +389,7 @@ def restore_table(spec: str, savepoint: str, *, wait: float | None, as_json: boo
     return DONE
 
 
-@pipeline_group.command("rebucket", short_help="Copy the table into another number of buckets.")
+@click.command("rebucket", short_help="Copy the table into another number of buckets.")
 @click.argument("spec")
 @click.option(
     "--buckets", required=True, type=click.IntRange(min=1), metavar="N", help="The new number, per partition."
@@ -416,7 +413,7 @@ def rebucket_table(spec: str, buckets: int, *, wait: float | None, as_json: bool
     return DONE
 
 
-@pipeline_group.command("to-utc", short_help="Move the times of the table to UTC.")
+@click.command("to-utc", short_help="Move the times of the table to UTC.")
 @click.argument("spec")
 @_wait
 @with_spark_log
@@ -433,7 +430,7 @@ def move_to_utc(spec: str, *, wait: float | None) -> int:
     return DONE
 
 
-@pipeline_group.command("reserve", short_help="Run CMD while nothing else writes to the table.")
+@click.command("reserve", short_help="Run CMD while nothing else writes to the table.")
 @click.argument("spec")
 @click.argument("command", metavar="-- CMD [ARG ...]", nargs=-1, required=True, type=click.UNPROCESSED)
 @_wait
@@ -444,7 +441,7 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
     Streams that run finish their batch, keep their leases and go on when CMD has ended. CMD finds the lease
     in its environment and is ended if the lease is lost, as under asynclock run; exit codes as there.
     """
-    from asynclock.client import client_over  # noqa: PLC0415  lets other commands start faster
+    from asynclock._shared.internals import client_over  # noqa: PLC0415  lets other commands start faster
     from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
     from asynclock.spark.hudi.table import Table  # noqa: PLC0415
     from asynclock.spark.work.register import RESERVATION_LOCK  # noqa: PLC0415
@@ -496,3 +493,24 @@ class _Said(logging.Handler):
 def _tell_table(path: str, spec: Spec) -> None:
     sql = f", or see asynclock pipeline sql {path}" if spec.table.kind == "splice" else ""
     tell(f"the table is {spec.table.path}; read it by asynclock.spark.read(load_spec({path!r}), spark){sql}")
+
+
+VERBS: Final = (
+    draft_pipeline,
+    print_schema,
+    run_pipeline,
+    run_table_services,
+    validate_table,
+    print_sql,
+    repair_table,
+    explain_options,
+    delete_rows,
+    make_savepoint,
+    restore_table,
+    rebucket_table,
+    move_to_utc,
+    run_reserved,
+    show_command,
+    timeline_command,
+    report_command,
+)

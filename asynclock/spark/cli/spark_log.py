@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 
-from asynclock._cli.exit_codes import DONE
-from asynclock._cli.output import tell
+from asynclock._shared.command import DONE, tell
+from asynclock._shared.internals import logger
 from asynclock.errors import ConfigError
-from asynclock.events import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

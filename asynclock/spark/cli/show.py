@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from asynclock._cli.arguments import json_option
-from asynclock._cli.exit_codes import DONE
-from asynclock._cli.output import tell
-from asynclock._cli.progress import busy
-from asynclock._cli.spark_log import with_spark_log
-from asynclock._text import escaped
+from asynclock._shared.command import DONE, json_option, tell
+from asynclock._shared.words import escaped
+from asynclock.spark.cli.progress import busy
+from asynclock.spark.cli.spark_log import with_spark_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

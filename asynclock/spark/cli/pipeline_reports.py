@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from asynclock._text import printable
+from asynclock._shared.words import printable
 
 if TYPE_CHECKING:
     from asynclock.spark.check.sources import StreamValidation
