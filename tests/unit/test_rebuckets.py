@@ -24,10 +24,14 @@ class CutOffError(Exception):
 
 
 class ObjectStore:
-    """Files as ``HadoopFiles`` gives them; a move of one is a copy and a removal; it may end before both."""
+    """Files as ``HadoopFiles`` gives them; a move of one is a copy and a removal; it may end before both.
 
-    def __init__(self, steps: int) -> None:
+    Some stores keep an empty folder, as a marker; in others a folder goes with its last file.
+    """
+
+    def __init__(self, steps: int, *, keeps_folders: bool = True) -> None:
         self.steps = steps
+        self.keeps_folders = keeps_folders
 
     def step(self) -> None:
         """One request."""
@@ -65,6 +69,10 @@ class ObjectStore:
         path = Path(url)
         if path.is_file():
             path.unlink()
+            while not self.keeps_folders and not any((path := path.parent).iterdir()):
+                path.rmdir()
+            return
+        if not path.exists():
             return
         for one in sorted(path.rglob("*"), reverse=True):
             one.rmdir() if one.is_dir() else one.unlink()
@@ -76,8 +84,11 @@ def files(folder: Path) -> dict[str, str]:
     return {str(one.relative_to(folder)): one.read_text() for one in folder.rglob("*") if one.is_file()}
 
 
+@pytest.mark.parametrize("keeps_folders", [True, False])
 @pytest.mark.parametrize("steps", range(11))
-def test_a_move_that_was_cut_off_is_finished_by_another(tmp_path: Path, steps: int) -> None:
+def test_a_move_that_was_cut_off_is_finished_by_another(
+    tmp_path: Path, steps: int, *, keeps_folders: bool
+) -> None:
     """Each file is in one place at least, the table never seems whole in both, and it ends in the new one."""
     source, target = tmp_path / "table", tmp_path / "old"
     for name, text in TREE.items():
@@ -88,7 +99,7 @@ def test_a_move_that_was_cut_off_is_finished_by_another(tmp_path: Path, steps: i
         move(cast("Any", store), str(source), str(target), lambda: None)
 
     with pytest.raises(CutOffError):
-        moved(ObjectStore(steps))
+        moved(ObjectStore(steps, keeps_folders=keeps_folders))
     properties = ".hoodie/hoodie.properties"
     found = files(source) | {name.removesuffix(".moving"): text for name, text in files(target).items()}
     assert found == TREE
@@ -98,7 +109,7 @@ def test_a_move_that_was_cut_off_is_finished_by_another(tmp_path: Path, steps: i
     if properties in files(target):
         assert not files(source)
 
-    moved(ObjectStore(100))
+    moved(ObjectStore(100, keeps_folders=keeps_folders))
 
     assert files(target) == TREE
     assert not source.exists()

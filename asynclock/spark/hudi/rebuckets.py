@@ -128,11 +128,14 @@ def move(files: HadoopFiles, source: str, target: str, check: Callable[[], objec
 
     Args:
         files: The files of the store of both.
-        source: The table; nothing is done if it is gone.
+        source: The table; an interrupted call may have moved all of it.
         target: Its new place, where nothing is but what an interrupted call has moved.
         check: Called before each file; raises if this process must not go on.
     """
-    if not files.exists(source):
+    last = f"{target}/{PROPERTIES}"
+    aside = f"{last}.moving"
+    # In an object store a folder may go with its last file, before the properties have arrived.
+    if not files.exists(source) and not files.exists(aside):
         return
     check()
     if files.is_local(source):
@@ -142,9 +145,7 @@ def move(files: HadoopFiles, source: str, target: str, check: Callable[[], objec
             files.delete(target)
         files.move(source, target)
         return
-    names = files.below_relative(source)
-    last = f"{target}/{PROPERTIES}"
-    aside = f"{target}/{PROPERTIES}.moving"
+    names = files.below_relative(source) if files.exists(source) else []
     for name in sorted(names, key=lambda name: not name.startswith(PROPERTIES)):
         check()
         url = aside if name == PROPERTIES else f"{target}/{name}"
