@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +18,7 @@ from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.service_settings import ServicesSpec
 from tests.unit.specs import SPEC, table_spec
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 SIZE = "hoodie.parquet.max.file.size"
 SYNC = {
     "hoodie.datasource.meta.sync.enable": "true",
@@ -112,6 +112,25 @@ def test_an_option_that_would_break_the_table_names_the_layer(key: str, layer: s
         HudiSpec(options={**SYNC, key: "x"})
 
     assert caught.value.setting == key
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hoodie.metadata.enable",
+        "hoodie.metadata.index.column.stats.enable",
+        "hoodie.record.index.use.caching",
+    ],
+)
+def test_a_metadata_table_is_refused_with_the_page_that_says_why(key: str) -> None:
+    """The page has the reasons, and an explanation names it as well."""
+    with pytest.raises(ConfigError) as caught:
+        HudiSpec(options={key: "true"})
+
+    (page,) = re.findall(r"no metadata table and no record index \((\S+) says why\)", caught.value.reason)
+    assert "\n## No metadata table\n" in (ROOT / page).read_text()
+    explained = explain(table_spec("file:///t")).options
+    assert [page in one.why for one in explained if one.key == "hoodie.metadata.enable"] == [True]
 
 
 @pytest.mark.parametrize(

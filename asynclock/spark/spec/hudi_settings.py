@@ -13,6 +13,8 @@ from asynclock.spark.spec.environment import FromEnvironment, Settings, refuse_l
 
 _PREFIX: Final = "hoodie."
 _PASSED: Final = ("", "")
+METADATA_PAGE: Final = "docs/concepts/pipeline/options.md"
+"""Says why a table has no metadata table."""
 
 # Names without the prefix; one with a dot at its end is a family. The longest name decides. Older names of
 # options, which Hudi reads as well, are among them.
@@ -28,9 +30,11 @@ _OWNED: Final[Mapping[tuple[str, str], str]] = {
         bootstrap. datasource. keygen. populate. allow.operation. write.table. write.auto. write.complex.
         skip.default. partition.metafile. deltastreamer.keygen. streamer.keygen.""",
     ("table", "the file of each row"): """
-        index. bloom.index. bucket.index. simple.index. global.index. global.simple.index. record.index.
-        expression.index. storage.layout. layout. logfile.data.block.format fileid. metadata.
+        index. bloom.index. bucket.index. simple.index. global.index. global.simple.index.
+        expression.index. storage.layout. layout. logfile.data.block.format fileid.
         enable.data.skipping hfile.writes.""",
+    ("table", f"that there is no metadata table and no record index ({METADATA_PAGE} says why)"): """
+        metadata. record.index.""",
     ("table", "the columns and their values"): """
         parquet.bloom. parquet.outputtimestamptype parquet.writelegacyformat. parquet.write. parquet.avro.
         parquet.spark. parquet.flink. avro. schema. internal. write.schema write.set.""",

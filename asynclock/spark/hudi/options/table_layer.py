@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock.spark import hoodie
 from asynclock.spark.hudi.options.option import Option
+from asynclock.spark.spec.hudi_settings import METADATA_PAGE
 from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
     yield _option(
         hoodie.METADATA_ENABLE,
         "false",
-        "Without Hudi's metadata table a write takes half the time, and a cached join cannot hang a read.",
+        "Without Hudi's metadata table a write takes half the time, and a cached join cannot hang a read; "
+        f"{METADATA_PAGE} has the other reasons.",
     )
 
 
