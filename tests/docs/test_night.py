@@ -34,6 +34,7 @@ from asynclock.spark.errors import (
     UnfinishedRestoreError,
 )
 from asynclock.spark.services.leaders import _Leader
+from asynclock.spark.writer.batch import Batches
 from asynclock.spark.writer.stream_writer import StreamWriter
 from asynclock.testing._faulty import Fault, FaultyBackend
 from asynclock.testing._world import VirtualWorld
@@ -317,7 +318,7 @@ def test_the_doctor_ends_with_the_sentence(tmp_path: Path, capsys: pytest.Captur
 )
 def test_a_retry_of_a_pipeline_says_the_sentence(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
     """Of a stream and of a service; tests/spark/test_faults.py and test_services.py make both fail."""
-    stream: Any = SimpleNamespace(name="a", _retries=0, _counts=SimpleNamespace(retries=0))
+    stream: Any = SimpleNamespace(name="a", _account=MagicMock())
     worker: Any = SimpleNamespace(retry=SimpleNamespace(count=1, most=5))
     service: Any = SimpleNamespace(name="compaction")
 
@@ -330,11 +331,11 @@ def test_a_retry_of_a_pipeline_says_the_sentence(caplog: pytest.LogCaptureFixtur
 
 def test_rows_in_quarantine_make_the_sentence(caplog: pytest.LogCaptureFixture) -> None:
     """Of a stream that puts them aside and goes on."""
-    stream: Any = MagicMock()
-    stream.name = "a"
-    stream._stream.on_bad_row = "quarantine"
+    batches: Any = MagicMock()
+    batches._stream.name = "a"
+    batches._stream.on_bad_row = "quarantine"
 
-    StreamWriter._put_aside(stream, MagicMock(), batch_id=3, rows=2)
+    Batches._put_aside(batches, MagicMock(), batch_id=3, rows=2)
 
     assert is_said("Rows in quarantine", caplog.messages)
 

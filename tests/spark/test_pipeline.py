@@ -27,7 +27,7 @@ from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.work import cancel
-from asynclock.spark.writer import stream_writer
+from asynclock.spark.writer import query
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import SUMMED, Background, Pipeline, break_whatever_is_renewed, wait_for
 
@@ -262,7 +262,7 @@ def test_stop_cancels_a_batch_that_does_not_end(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A stop waits for the batch no longer than its patience; then the jobs end and the lease is free."""
-    monkeypatch.setattr(stream_writer, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(query, "PATIENCE_SECONDS", 0.2)
     keys = (f"N{number}" for number in range(300_000))
     pipeline.deliver("a", *({"k": key, "at": 1, "x": 1, "note": "x" * 40} for key in keys))
     spec = pipeline.spec()
@@ -291,7 +291,7 @@ def test_batch_that_waits_without_a_job_is_ended(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """A batch that hangs in the driver, here for Hudi's lock, ends on a stop and when its lease is lost."""
-    monkeypatch.setattr(stream_writer, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(query, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(cancel, "_INTERRUPT_AFTER", 0.2)
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec({"validity = 5.0": "validity = 2.0"})

@@ -21,8 +21,9 @@ from asynclock.spark.services.work import Compaction, write_client
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.work import reservation as reservation_module
 from asynclock.spark.work.reservation import Gate, Reservation, reserve
+from asynclock.spark.writer.account import Account
+from asynclock.spark.writer.query import Query
 from asynclock.spark.writer.splice import Splice
-from asynclock.spark.writer.stream_writer import StreamWriter
 from tests.spark.pipeline_kit import (
     DEADLINE,
     Background,
@@ -109,12 +110,12 @@ class Job:
 STREAM_STEPS = {
     "before it looks": (Gate, "wait", False),
     "after it has looked": (Gate, "wait", True),
-    "before the batch looks": (StreamWriter, "_proceed", False),
-    "after the batch has looked": (StreamWriter, "_proceed", True),
+    "before the batch looks": (Query, "_proceed", False),
+    "after the batch has looked": (Query, "_proceed", True),
     "before the write": (DataFrameWriter, "save", False),
     "after the commit": (DataFrameWriter, "save", True),
     "after the checkpoint is bound": (Checkpoint, "bind", True),
-    "after the batch": (StreamWriter, "_count", True),
+    "after the batch": (Account, "count", True),
 }
 
 
