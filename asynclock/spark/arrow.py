@@ -22,9 +22,10 @@ from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.spec.place import same_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from asynclock.spark.spec.column_groups import ColumnGroup
+    from asynclock.spark.spec.kinds import TableKind
     from asynclock.spark.spec.model import Spec
 
 _TYPES: Final[Mapping[str, pa.DataType]] = {
@@ -139,15 +140,7 @@ def _shown(spec: Spec, stored: pa.Table) -> pa.Table:
     """Return the rows of the view, given the merged rows with the columns that the table has."""
     types = spec.physical_types()
     shared = {name: _column(stored, name, types[name]) for name in spec.table.shared_columns}
-    if spec.table.kind == "plain":
-        groups, alive = {}, [_undeleted(stored, TOMBSTONE)]
-    else:
-        alive = [_alive(stored, group) for group in spec.column_groups()]
-        groups = {
-            physical: living
-            for group, living in zip(spec.column_groups(), alive, strict=True)
-            for physical in group.stored()
-        }
+    alive, groups = _LIVING[spec.table.kind](spec, stored)
     names, defaults = spec.view_names(), _defaults(spec)
     columns = dict(shared)
     for physical, name in names.items():
@@ -163,6 +156,27 @@ def _shown(spec: Spec, stored: pa.Table) -> pa.Table:
         if stream.deletes == "row"
     ]
     return pa.table(columns).filter(reduce(pc.and_, undeleted, reduce(pc.or_, alive)))
+
+
+_Living = tuple[list[Any], dict[str, Any]]
+"""Arrays of booleans: what of each row is alive, one or several; and for a column, where it is alive."""
+
+
+def _living_groups(spec: Spec, stored: pa.Table) -> _Living:
+    alive = [_alive(stored, group) for group in spec.column_groups()]
+    living = zip(spec.column_groups(), alive, strict=True)
+    return alive, {physical: one for group, one in living for physical in group.stored()}
+
+
+def _living_rows(_: Spec, stored: pa.Table) -> _Living:
+    return [_undeleted(stored, TOMBSTONE)], {}
+
+
+_LIVING: Final[dict[TableKind, Callable[[Spec, pa.Table], _Living]]] = {
+    "splice": _living_groups,
+    "plain": _living_rows,
+}
+"""The layouts of tables, as ``asynclock.spark.hudi.layout`` has them for Spark."""
 
 
 def _alive(stored: pa.Table, group: ColumnGroup) -> Any:  # noqa: ANN401  an array of PyArrow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import defaultdict
 from pathlib import Path
@@ -143,3 +144,16 @@ def test_cycles_are_looked_for_in_the_whole_package() -> None:
     assert contract["ancestors"] == ["asynclock"]
     assert "skip_descendants" not in contract
     assert not linter.get("exclude_type_checking_imports", False)
+
+
+def test_the_kind_of_a_table_is_asked_where_its_layout_is_chosen() -> None:
+    """Outside of the spec a layout knows the differences; a comparison would be one that nobody finds."""
+    asked = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((PACKAGE / "spark").rglob("*.py"))
+        if "spec" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Compare) and re.search(r"\.kind\b.*'(splice|plain)'", ast.unparse(node))
+    ]
+
+    assert asked == []

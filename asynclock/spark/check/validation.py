@@ -29,6 +29,7 @@ from asynclock.spark.check.strict.expected import Expected
 from asynclock.spark.check.strict.values import shown
 from asynclock.spark.check.topic import TopicEvents
 from asynclock.spark.hudi.health import cut_files, leftovers, unseen
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.strays import listed_strays
 from asynclock.spark.hudi.table import REPAIR_COPY
@@ -266,26 +267,20 @@ def _ranks(spec: Spec, table: State) -> list[list[int]]:
     """Return the places of the ordering values among the columns of each group, if the merge uses them."""
     if _RULES[spec.table.merge] != "newest":
         return [[]] * len(table.groups)
-    if spec.table.kind == "splice":
-        orderings = [group.stored_orderings for group in spec.column_groups()]
-    else:
-        orderings = [spec.streams[0].ordering]
     return [
         [[name for name, _ in group].index(one) for one in ordering]
-        for group, ordering in zip(table.groups, orderings, strict=True)
+        for group, ordering in zip(table.groups, table.table.layout.orderings(), strict=True)
     ]
 
 
 def _reversed(spec: Spec) -> list[int]:
     """Return the places of the groups in which the least ordering value wins."""
-    groups = spec.column_groups() if spec.table.kind == "splice" else ()
-    return [place for place, group in enumerate(groups) if group.is_reversed]
+    return [place for place, group in enumerate(layout_of(spec).column_groups()) if group.is_reversed]
 
 
 def _sums(spec: Spec) -> list[int]:
     """Return the places of the groups whose values are added."""
-    groups = spec.column_groups() if spec.table.kind == "splice" else ()
-    return [place for place, group in enumerate(groups) if group.is_sum]
+    return [place for place, group in enumerate(layout_of(spec).column_groups()) if group.is_sum]
 
 
 def _unseen(table: Table, commits: list[BatchCommit]) -> Iterator[UnseenCommit]:

@@ -491,7 +491,9 @@ class _Said(logging.Handler):
 
 
 def _tell_table(path: str, spec: Spec) -> None:
-    sql = f", or see asynclock pipeline sql {path}" if spec.table.kind == "splice" else ""
+    from asynclock.spark.hudi.layout import layout_of  # noqa: PLC0415  needs the extra
+
+    sql = f", or see asynclock pipeline sql {path}" if layout_of(spec).in_groups else ""
     tell(f"the table is {spec.table.path}; read it by asynclock.spark.read(load_spec({path!r}), spark){sql}")
 
 

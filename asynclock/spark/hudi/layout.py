@@ -38,11 +38,13 @@ class Layout(ABC):
         in_buckets: Whether the table is guarded, and a file outside its buckets makes every write fail.
         one_partition: Whether the rows of a key are in one partition.
         logs_events: Whether the logs of a commit have its rows unmerged.
+        in_groups: Whether the columns of a stream are merged in groups, which a view puts together.
     """
 
     in_buckets: bool
     one_partition: bool
     logs_events: bool
+    in_groups: bool
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -52,8 +54,24 @@ class Layout(ABC):
         """Return the stored columns that are merged as one, with their types in the spec."""
 
     @abstractmethod
+    def column_groups(self) -> tuple[ColumnGroup, ...]:
+        """Return the column groups behind ``groups``; none: a row is merged as a whole."""
+
+    @abstractmethod
+    def orderings(self) -> list[tuple[str, ...]]:
+        """Return the stored columns that order each of ``groups``."""
+
+    @abstractmethod
     def groups_of(self, stream: int) -> tuple[int, ...]:
         """Return which of ``groups`` the stream of that number writes."""
+
+    @abstractmethod
+    def further_groups(self, stream: StreamSpec) -> tuple[ColumnGroup, ...]:
+        """Return the groups of a stream, without the first, which have an order of their own in a batch."""
+
+    @abstractmethod
+    def origins(self, stream: StreamSpec) -> dict[str, tuple[str, str]]:
+        """Return the group's alias and the column of a batch for each stored column of the stream."""
 
     @abstractmethod
     def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:
@@ -90,6 +108,14 @@ class Layout(ABC):
         """
 
     @abstractmethod
+    def refuse_rebucket(self) -> None:
+        """Make sure that the table is in buckets, whose number can change.
+
+        Raises:
+            SpecError: It is not; nothing was changed.
+        """
+
+    @abstractmethod
     def refuse_views(self) -> None:
         """Make sure that the streams have columns to be put together in a view.
 
@@ -113,6 +139,7 @@ class SpliceLayout(Layout):
 
     in_buckets = True
     one_partition = True
+    in_groups = True
 
     @property
     def logs_events(self) -> bool:  # type: ignore[override]
@@ -126,11 +153,31 @@ class SpliceLayout(Layout):
             for group in self._spec.column_groups()
         ]
 
+    def column_groups(self) -> tuple[ColumnGroup, ...]:
+        """Return those of all streams."""
+        return self._spec.column_groups()
+
+    def orderings(self) -> list[tuple[str, ...]]:
+        """Return those of each column group."""
+        return [group.stored_orderings for group in self.column_groups()]
+
     def groups_of(self, stream: int) -> tuple[int, ...]:
         """Return the column groups of the stream."""
         name = self._spec.streams[stream].name
         every = enumerate(self._spec.column_groups())
         return tuple(number for number, group in every if group.stream == name)
+
+    def further_groups(self, stream: StreamSpec) -> tuple[ColumnGroup, ...]:
+        """Return all but the stream's own group."""
+        return stream.column_groups(self._spec.table)[1:]
+
+    def origins(self, stream: StreamSpec) -> dict[str, tuple[str, str]]:
+        """Return those of each group, by the physical names."""
+        return {
+            physical: (group.alias, column.name)
+            for group in stream.column_groups(self._spec.table)
+            for physical, column in group.values().items()
+        }
 
     def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:
         """Return the number of compactions below the commit, and its request.
@@ -173,6 +220,9 @@ class SpliceLayout(Layout):
     def refuse_repair(self) -> None:
         """Allow it."""
 
+    def refuse_rebucket(self) -> None:
+        """Allow it."""
+
     def refuse_views(self) -> None:
         """Allow them."""
 
@@ -183,14 +233,31 @@ class PlainLayout(Layout):
     in_buckets = False
     one_partition = False
     logs_events = False
+    in_groups = False
 
     def groups(self) -> list[dict[str, str]]:
         """Return one group: a row is merged as a whole."""
         return [dict(ChainMap(*(_stored_types(self._spec, stream) for stream in self._spec.streams)))]
 
+    def column_groups(self) -> tuple[ColumnGroup, ...]:
+        """Return none."""
+        return ()
+
+    def orderings(self) -> list[tuple[str, ...]]:
+        """Return the ordering of the streams, which is one for all."""
+        return [self._spec.streams[0].ordering]
+
     def groups_of(self, stream: int) -> tuple[int, ...]:  # noqa: ARG002  as the other has it
         """Return 0, the only group."""
         return (0,)
+
+    def further_groups(self, stream: StreamSpec) -> tuple[ColumnGroup, ...]:  # noqa: ARG002  as the other has it
+        """Return none: a row has one order."""
+        return ()
+
+    def origins(self, stream: StreamSpec) -> dict[str, tuple[str, str]]:
+        """Return the columns under the names of the spec, without an alias."""
+        return {column.name: ("", column.name) for column in stream.owned(self._spec.table)}
 
     def place(self, plans: Sequence[str], requested: str, completed: str) -> Place:  # noqa: ARG002  as the other has it
         """Return the completion: commits count as they complete."""
@@ -219,6 +286,11 @@ class PlainLayout(Layout):
         """Refuse it: there are no buckets."""
         reason = "this is a plain table; its services handle any file, so there is nothing to repair"
         raise misplaced(self._spec, ("table", "kind"), "plain", reason)
+
+    def refuse_rebucket(self) -> None:
+        """Refuse it: there are no buckets."""
+        reason = "a plain table finds the file of a key by a look-up and can have any number of files"
+        raise misplaced(self._spec, ("table", "kind"), "plain", f"{reason}; nothing was changed")
 
     def refuse_views(self) -> None:
         """Refuse them: a row is one thing already."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.spec.column_groups import TOMBSTONE, group_of, owner
 from asynclock.spark.spec.functions import FunctionGroup, described
 from asynclock.spark.spec.load import misplaced
@@ -44,8 +45,9 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
     """
     names = spec.view_names()
     present = set(stored)
-    _check_groups(spec, present, known)
-    _check_orderings(spec, present, known)
+    if layout_of(spec).in_groups:
+        _check_groups(spec, present, known)
+        _check_orderings(spec, present, known)
     for stream in spec.streams:
         for column in stream.owned(spec.table):
             physical = stream.physical(column)
@@ -67,8 +69,6 @@ def check_names(spec: Spec, stored: Iterable[str], known: Mapping[str, str]) -> 
 
 def _check_groups(spec: Spec, present: Iterable[str], known: Mapping[str, str]) -> None:
     """Refuse a spec that puts a column of the table into another group."""
-    if spec.table.kind == "plain":
-        return
     names = spec.view_names()
     stored: dict[str, list[tuple[str, set[str]]]] = {}
     for physical in present:
@@ -99,8 +99,6 @@ def _check_groups(spec: Spec, present: Iterable[str], known: Mapping[str, str]) 
 
 def _check_orderings(spec: Spec, present: Iterable[str], known: Mapping[str, str]) -> None:
     """Refuse a spec that orders a group of the table by other columns; ``ts`` stands for the first of any."""
-    if spec.table.kind == "plain":
-        return
     among = orderings_among(present)
     for group in spec.column_groups():
         stored = among.get(group.prefix, [])

@@ -25,6 +25,7 @@ from asynclock.spark.hudi.carried import write_carried
 from asynclock.spark.hudi.changed import statements
 from asynclock.spark.hudi.columns import floats_among, is_behind
 from asynclock.spark.hudi.instants import REBUCKET, BatchCommit
+from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.rebuckets import Rebucket, move, unfinished
@@ -90,9 +91,7 @@ def rebucket(
     """
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise ConfigError(setting="buckets", value=buckets, reason="must be a whole number, 1 or more")
-    if spec.table.kind != "splice":
-        reason = "a plain table finds the file of a key by a look-up and can have any number of files"
-        raise misplaced(spec, ("table", "kind"), spec.table.kind, f"{reason}; nothing was changed")
+    layout_of(spec).refuse_rebucket()
     with (
         session_for(spec, "asynclock rebucket", spark=spark) as found,
         spec.locks.connect() as client,

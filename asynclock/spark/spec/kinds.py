@@ -53,6 +53,10 @@ DEFAULTS: Final[Mapping[str, Defaults]] = {
 }
 
 
+NAME_ENDS: Final[Mapping[TableKind, str]] = {"splice": "_splice", "plain": ""}
+"""What follows the folder's name in Hudi's name of a new table."""
+
+
 def default_concurrency(kind: str, type_: str) -> Concurrency:
     """Return the concurrency unless the spec sets it; non-blocking needs merge-on-read."""
     return "occ" if type_ == "cow" else DEFAULTS[kind].concurrency

@@ -359,7 +359,7 @@ class Splice:
         types = {column.name: column for column in stream.columns}
         by_ordering = table.merge in {"splice", "event_time"}
         orderings = [types[name] for name in stream.ordering] if by_ordering else []
-        further = () if stream.whole_rows else stream.column_groups(table)[1:]
+        further = self._table.layout.further_groups(stream)
         ranks = {group.alias: rank_of(group.orderings, arrival) for group in further}
         events = df.selectExpr(
             *(f"{self._fit(name)} AS {quoted(name)}" for name in table.shared_columns),
@@ -387,13 +387,9 @@ class Splice:
 
     def _values(self, stream: StreamSpec) -> dict[str, str]:
         """Return SQL for the physical columns of a batch, over the rows of ``_newest``."""
-        table = self._spec.table
-        if stream.whole_rows:
-            return {column.name: f"{_GROUP}.{quoted(column.name)}" for column in stream.owned(table)}
         return {
-            physical: f"{_GROUP}{'_' if group.alias else ''}{group.alias}.{quoted(column.name)}"
-            for group in stream.column_groups(table)
-            for physical, column in group.values().items()
+            physical: f"{_GROUP}{'_' if alias else ''}{alias}.{quoted(name)}"
+            for physical, (alias, name) in self._table.layout.origins(stream).items()
         }
 
     def _fit(self, name: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from asynclock.spark import hoodie
 from asynclock.spark.hudi.options.option import Option
 from asynclock.spark.spec.hudi_settings import METADATA_PAGE
+from asynclock.spark.spec.kinds import NAME_ENDS
 from asynclock.spark.spec.model import RECORD_KEY
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def folder_name(path: str) -> str:
 def _new_name(spec: TableSpec) -> str:
     # A read looks this name up in the catalog. It fails if that is a view, and takes over the properties of a
     # table, whichever that is. So it is neither the name of our view nor that of our table in the catalog.
-    return folder_name(spec.path) + ("_splice" if spec.kind == "splice" else "")
+    return folder_name(spec.path) + NAME_ENDS[spec.kind]
 
 
 def partition_options() -> dict[str, str]:
