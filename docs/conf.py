@@ -7,7 +7,10 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from pygments.lexers.shell import BashLexer
+
+from asynclock._cli.app import command
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -68,5 +71,6 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 def setup(app: Sphinx) -> None:
-    """Show a crontab as a shell's language, which Pygments knows."""
+    """Show a crontab as a shell's language, which Pygments knows, and all commands in the reference."""
     app.add_lexer("crontab", BashLexer)
+    command.list_commands(click.Context(command))  # finds those of entry points, which sphinx_click does not

@@ -167,8 +167,8 @@ def test_every_command_is_in_the_reference(site: Path) -> None:
 
     def commands(group: click.Command, words: str) -> Iterator[tuple[str, click.Command]]:
         yield words, group
-        for name, each in getattr(group, "commands", {}).items():
-            yield from commands(each, f"{words} {name}")
+        for name in group.list_commands(click.Context(group)) if isinstance(group, click.Group) else ():
+            yield from commands(group.commands[name], f"{words} {name}")
 
     found = [*commands(command, "asynclock")]
     missing = [
