@@ -126,3 +126,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  the attribute of the module
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

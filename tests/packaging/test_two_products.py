@@ -119,3 +119,19 @@ assert "asynclock._shared.internals" not in sys.modules or {words == ["pipeline"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_names_of_the_pipeline_are_there_before_they_are_loaded() -> None:
+    """An error can be named without Spark and pydantic; what needs them loads them at its first use."""
+    program = """
+import sys
+import asynclock.spark
+assert {*asynclock.spark.__all__} <= {*dir(asynclock.spark)}
+assert issubclass(asynclock.spark.StreamFailedError, Exception)
+assert not {"pyspark", "pydantic"} & {*sys.modules}
+assert callable(asynclock.spark.load_spec)
+assert "pydantic" in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
