@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from asynclock import LeaseExpiredError, LeaseLostError
+import pytest
+
+from asynclock import ConfigError, LeaseExpiredError, LeaseLostError
 from asynclock._core.protocol.refusals import Refusals
+from asynclock._core.protocol.stake import _Reaped
 from asynclock.clock import ClockReading
 from asynclock.errors import PreconditionFailedError
-from tests.unit.kit import BELIEF, World, in_virtual_time
+from tests.unit.kit import BELIEF, KEY, World, faulty, in_virtual_time, steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from typing import Any
 
+    from asynclock._core.inflight import InFlight, Unfreed
     from asynclock._core.protocol.belief import Belief
     from asynclock.clock import Clock
 
@@ -143,3 +149,102 @@ def test_a_weak_etag_is_named_as_the_cause() -> None:
     refused = PreconditionFailedError(backend="s3", operation="put", key="k", detail="412")
 
     assert "the ETag is weak" in str(refusals.error(refused, url="s3://b"))
+
+
+@in_virtual_time
+async def test_what_is_no_lock_is_written_as_a_lock_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a store that was tried out, and no faster than the store takes writes."""
+    async with world.client() as client:
+        objects, loop = client._core._objects, asyncio.get_running_loop()
+        tried: list[str] = []
+
+        async def place() -> None:
+            tried.append("tried")
+
+        monkeypatch.setattr(faulty(client), "place", place, raising=False)
+        monkeypatch.setattr(faulty(client), "min_write_interval", 2.0)
+        objects.verifier.needed = True
+        await objects.put("slots", b"1", None)
+        began = loop.time()
+        await objects.put("slots", b"2", world.journal[-1].version)
+
+        assert tried == ["tried"]
+        assert loop.time() - began > 1.9
+        assert world.store.body("slots") == b"2"
+
+
+@in_virtual_time
+async def test_a_closed_client_sends_nothing_more(world: World) -> None:
+    """What asks too late learns why."""
+    async with world.client() as client:
+        await client.lock("orders").status()
+    sent = len(world.journal)
+
+    with pytest.raises(ConfigError, match="closed"):
+        await client._core._objects.read(KEY)
+    assert len(world.journal) == sent
+
+
+@in_virtual_time
+async def test_what_waits_for_the_end_of_a_lock_that_has_ended_runs_at_once(world: World) -> None:
+    """Nothing would call it later."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        await lease.release()
+        ran: list[str] = []
+        lease._held.ending.then(lambda: ran.append("after"))
+
+        assert ran == ["after"]
+
+
+@in_virtual_time
+async def test_an_exit_writes_nothing_for_a_lock_that_was_lost_before(world: World) -> None:
+    """No renewal is under way, so nothing of it can land."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        overdue(lease._held.belief)
+        assert not lease.held
+        sent = len(world.journal)
+        await lease._held.release.free_through(client._core._objects)
+
+        assert len(world.journal) == sent
+
+
+async def cut(in_flight: InFlight, freeing: Coroutine[Any, Any, Any], record: Unfreed) -> None:
+    """Cancel what frees a record, as a loop that ends does: the exit must find it."""
+    task = in_flight.spawn(freeing)
+    await steps(2)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert task.cancelled()
+    assert in_flight.unfreed == [record]
+
+
+@in_virtual_time
+async def test_a_release_whose_loop_ends_is_left_to_the_exit(world: World) -> None:
+    """It frees the lock through another loop."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        release, objects = lease._held.release, client._core._objects
+        await cut(objects.in_flight, release._free_in_background(), release)
+        assert not world.record().expired
+        await release.free_through(objects)
+
+        assert world.record().expired
+        assert not objects.in_flight.unfreed
+
+
+@in_virtual_time
+async def test_what_an_acquisition_left_is_freed_by_the_exit_too(world: World) -> None:
+    """The same of a write that made no lease."""
+    async with world.client() as client:
+        lease = await client.lock("orders").acquire()
+        held, objects = lease._held, client._core._objects
+        reaped = _Reaped(objects, KEY, held.claim, held.tenure.head)
+        await cut(objects.in_flight, reaped.run(), reaped)
+        assert not world.record().expired
+        await reaped.free_through(objects)
+
+        assert world.record().expired
+        assert not objects.in_flight.unfreed

@@ -8,10 +8,7 @@
 (* Ages are in ticks. A lease ends between the ages 3 and 4, and a record  *)
 (* counts as over between 4 and 5, so what a step takes does not matter.   *)
 (***************************************************************************)
-EXTENDS Integers, TLC
-
-CONSTANT
-    Focus       \* what may happen, if not drawn: some things are rare
+EXTENDS Integers, Randomization, TLC
 
 Clients == 1..2
 Ends == 4       \* no belief at this age (4)
@@ -40,6 +37,9 @@ fixed == <<store, wrong, trouble, may>>
 Kinds == {"fail", "wait", "line", "keep", "cap", "ticket", "crash", "pause", "close", "signal", "hudi",
           "operator", "night", "down"}
 May(kind) == kind \in may
+
+\* Few kinds go far: some things are rare.
+Foci == {{"pause", "hudi"}, {"line", "operator", "crash"}, {"line", "cap"}, {"close", "down", "cap"}, {"down", "fail"}, {"down", "signal"}}
 
 Idle == [phase |-> "idle", age |-> 0, since |-> 0, own |-> FALSE, line |-> FALSE, keeps |-> FALSE,
          capped |-> FALSE, paused |-> FALSE]
@@ -139,6 +139,11 @@ Line(c) ==
     /\ client' = [client EXCEPT ![c].line = TRUE]
     /\ UNCHANGED <<object, watched, rested>> /\ Did("line", c) /\ Calm
 
+\* (15, 16) It leaves while the lock is handed over to it.
+LeaveHanded(c) ==
+    /\ client[c].line /\ Holds(c) /\ client[c].own /\ Awake(c) /\ Fine
+    /\ Wrote(Rec("free", c), [client EXCEPT ![c] = Idle]) /\ Did("leave handed", c) /\ Calm
+
 LeaveLine(c) ==
     /\ client[c].line /\ client' = [client EXCEPT ![c].line = FALSE]
     /\ UNCHANGED <<object, watched, rested>> /\ Did("leave line", c) /\ Calm
@@ -219,6 +224,11 @@ Close(c) ==
 Signal(c) ==
     /\ May("signal") /\ Holds(c) /\ client[c].own /\ Awake(c) /\ Fine /\ ~client[c].line /\ ~client[c].keeps
     /\ Wrote(Rec("free", c), [client EXCEPT ![c] = Idle]) /\ Did("signal", c) /\ Calm
+
+\* (24) Another one says only that the record is still to be freed.
+SignalLate(c) ==
+    /\ May("signal") /\ client[c].phase = "freeing" /\ ~Fine
+    /\ UNCHANGED <<object, client, watched, rested>> /\ Did("signal", c) /\ Calm
 
 (* ------------------------------- the others ---------------------------- *)
 
@@ -322,14 +332,14 @@ Next ==
        /\ \/ HudiTake \/ HudiRelease \/ BreakLock \/ Delete \/ Corrupt \/ Night \/ Prune \/ Down \/ Clear
           \/ \E c \in Clients :
                 \/ \E keeps, capped \in BOOLEAN : Acquire(c, keeps, capped)
-                \/ Fail(c) \/ Hurry(c) \/ Doze(c) \/ BreakInLine(c) \/ Wait(c) \/ GiveUp(c) \/ Line(c) \/ LeaveLine(c) \/ Release(c) \/ Transfer(c) \/ Redeem(c)
-                \/ Crash(c) \/ Pause(c) \/ Resume(c) \/ Close(c) \/ Signal(c)
+                \/ Fail(c) \/ Hurry(c) \/ Doze(c) \/ BreakInLine(c) \/ Wait(c) \/ GiveUp(c) \/ Line(c) \/ LeaveLine(c) \/ LeaveHanded(c) \/ Release(c) \/ Transfer(c) \/ Redeem(c)
+                \/ Crash(c) \/ Pause(c) \/ Resume(c) \/ Close(c) \/ Signal(c) \/ SignalLate(c)
 
 Init ==
     /\ object = Rec("none", 0) /\ client = <<Idle, Idle>> /\ watched = <<-1, -1>>
     /\ ticket = FALSE /\ weather = "fine" /\ rested = FALSE /\ busy = 0
     /\ store \in {"dated", "dateless", "unmodified", "bare"} /\ wrong \in BOOLEAN /\ (store /= "dated" => ~wrong)
-    /\ trouble \in {"lost", "silent", "denied", "refused", "config"} /\ may \in IF Focus = {} THEN SUBSET Kinds ELSE {Focus}
+    /\ trouble \in {"lost", "silent", "denied", "refused", "config"} /\ may \in Foci \union RandomSubset(6, SUBSET Kinds)
     /\ did = <<"init", 0, 0>>
 
 \* While nobody has broken or deleted anything.

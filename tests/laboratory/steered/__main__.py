@@ -26,7 +26,7 @@ from tests.laboratory.steered.asked import NOT_ASKED, PROTOCOL, text_of
 from tests.laboratory.steered.behaviours import behaviours
 from tests.laboratory.steered.driver import DiffersError, Driver
 from tests.laboratory.steered.world import World
-from tests.laboratory.steered.worlds import FOCI, worlds
+from tests.laboratory.steered.worlds import worlds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,8 +69,7 @@ def dateless(seed: int) -> tuple[int, ...]:
 def drawn(count: int, seed: int) -> list[Callable[[int], Driver | World]]:
     """Return what runs each behaviour of a seed, given a seed of what the specification leaves open."""
     if seed % _WORLDS == 1:
-        focus = FOCI[seed // _WORLDS % len(FOCI)]
-        return [partial(World, behaviour=each) for each in worlds(count, seed=seed, focus=focus)]
+        return [partial(World, behaviour=each) for each in worlds(count, seed=seed)]
     without = dateless(seed)
     return [
         partial(Driver, steps=each, dateless=without)

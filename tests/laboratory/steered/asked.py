@@ -159,6 +159,40 @@ NOT_ASKED: Final[dict[tuple[str, str, str], Left]] = {
         'if base.startswith("W/"):',
         'return "the ETag is weak, so no If-Match matches it: something before the store has changed it"',
     ): Left(_SAID, _RACES + "test_a_weak_etag_is_named_as_the_cause"),
+    (
+        "objects.py",
+        "if self.verifier.needed:",
+        "await self.verifier.verify(key, within=self.timing.request_timeout)",
+    ): Left(_OTHER_OBJECT, _RACES + "test_what_is_no_lock_is_written_as_a_lock_is"),
+    ("objects.py", "if self._backend.min_write_interval > 0:", "self._note_write(key)"): Left(
+        _OTHER_OBJECT, _RACES + "test_what_is_no_lock_is_written_as_a_lock_is"
+    ),
+    ("objects.py", "if self.closed is not None:", "call.close()"): Left(
+        "a guard: what is under way is cut off when its client is closed",
+        _RACES + "test_a_closed_client_sends_nothing_more",
+    ),
+    ("ending.py", "if self.future.done():", "call()"): Left(
+        "a guard: no lock ends in the step in which its acquisition does",
+        _RACES + "test_what_waits_for_the_end_of_a_lock_that_has_ended_runs_at_once",
+    ),
+    (
+        "release.py",
+        "if self._belief.stop(loss) or self in self._in_flight.unfreed:",
+        "the end",
+    ): Left(_NO_LOOP, _RACES + "test_an_exit_writes_nothing_for_a_lock_that_was_lost_before"),
+    (
+        "release.py",
+        "if self._objects.closed is None:",
+        "raise  # its loop ends: it is freed at the exit, through another",
+    ): Left(_NO_LOOP, _RACES + "test_a_release_whose_loop_ends_is_left_to_the_exit"),
+    (
+        "stake.py",
+        "if self._objects.closed is None:",
+        "raise  # its loop ends: it is freed at the exit, through another",
+    ): Left(_NO_LOOP, _RACES + "test_what_an_acquisition_left_is_freed_by_the_exit_too"),
+    ("unanswered.py", 'if getattr(self._backend, "opening", False):', "self._opening_at = now"): Left(
+        _SAID, "tests/unit/test_narration.py::test_a_client_that_is_still_opened_does_not_blame_the_store"
+    ),
 }
 """By file, the line that branches, and the line that it leads to."""
 

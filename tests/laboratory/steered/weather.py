@@ -51,7 +51,7 @@ class Sky:
         if answer.done():
             return
         about: dict[str, Any] = {"backend": "simulated", "operation": kind, "key": KEY}
-        if self.trouble == "silent":
+        if self.trouble == "silent" and self.down:
             self._silent.append((kind, answer, process))
         elif self.trouble == "denied":
             answer.set_result(AccessDeniedError(**about, detail="403"))

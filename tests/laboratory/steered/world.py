@@ -59,8 +59,11 @@ _REFUSED: Final = 4.0
 _DAY: Final = 90_000.0
 _WRONG: Final = 3600.0
 _CROWD: Final = 70
+_ASLEEP: Final = 2.0
+"""Seconds, more than between two looks of a client at its locks."""
 _RARELY: Final = 0.02
 _SOME: Final = 0.25
+_OFTEN: Final = 0.6
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class _Side:
     line: asyncio.Task[Any] | None = None
     lease: Lease | None = None
     leave: asyncio.Event = field(default_factory=asyncio.Event)
+    dozes: bool = False
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
 
     @property
@@ -114,6 +118,7 @@ class World:
         self._operator = self._side("operator")
         self._tick_began = self._loop.time()
         self._ticket = ""
+        self._crowded: _Side | None = None
         self._gone: list[_Side] = []  # a lease that is collected would be released
 
     def _made_store(self) -> SimulatedStore:
@@ -184,7 +189,7 @@ class World:
 
     def _warm_up(self) -> None:
         """Have a client hold many more locks, whose renewals are spread."""
-        side = self._sides[0]
+        side = self._crowded = self._sides[0]
         for _ in range(2):  # some are in line behind a store that is tried out
             for number in range(_CROWD):
                 side.start(side.client.lock(f"other-{number}").acquire(timeout=0.5))
@@ -233,8 +238,19 @@ class World:
         for side, phase in zip(self._sides, step.phases, strict=True):
             if phase == "waits" and side.task is not None and side.task.done():
                 raise DiffersError(f"after {step.action}: {side.process.name} does not wait")
+        if step.action in {"crash", "pause", "down"} and not self._saw_the_last(step):
+            raise LeftError("it was renewed after the last look")
         if self._loop.time() - self._tick_began > _FULL:
             raise LeftError("the tick is full")
+
+    def _saw_the_last(self, step: Step) -> bool:
+        """Whether who watches has seen what the holder wrote last before it fell silent."""
+        found = self._store._objects.get(KEY)
+        return found is None or all(
+            side.client._core.engine(NAME)._observation._version == found.version
+            for side, phase, watched in zip(self._sides, step.phases, step.watched, strict=True)
+            if watched and phase == "idle"
+        )
 
     def _is_at(self, step: Step) -> bool:
         believe = [side.believes for side in self._sides]
@@ -268,6 +284,8 @@ class World:
 
     def _acquire(self, number: int, **named: Any) -> None:  # noqa: ANN401  those of ``acquire``
         side = self._ready(number)
+        if self._crowded is side:
+            side.process.suspend(_ASLEEP)
         side.lease = None
         side.leave = asyncio.Event()
         how = self._rng.choice(("acquire", "acquire", "timeout", "body", "together", "try"))
@@ -329,6 +347,7 @@ class World:
         self._turn(self._rng.choice((0.0, 0.02)))
         if side.believes:
             raise LeftError("its token has settled in no time")
+        side.dozes = True
         side.process.pause()
 
     def _break_in_line(self, number: int) -> None:
@@ -404,7 +423,7 @@ class World:
         if self._rng.random() < _SOME:
             side.start(self._confirmed(lease))
             side.start(self._confirmed(lease))
-            self._turn(0.001)
+            self._turn(self._rng.choice((0.001, 0.012)))
         side.start(self._released(lease))
         self._let_refuse()
 
@@ -420,6 +439,14 @@ class World:
     async def _released(self, lease: Lease) -> None:
         with suppress(LeaseLostError):
             await lease.release()
+
+    def _leave_handed(self, number: int) -> None:
+        line = self._sides[number].line
+        assert line is not None
+        self._release(number)
+        self._turn(self._rng.choice((0.0, 0.003, 0.006)))
+        with self._loop.running_as(self._sides[number].process):
+            line.cancel()
 
     def _transfer(self, number: int) -> None:
         side = self._sides[number]
@@ -469,10 +496,18 @@ class World:
         timing = side.client._core._objects.timing
         interval = timing.renew_interval
         # Who has dozed may have little left: it renews before it is handed the lock (7).
-        timing.renew_interval = self._rng.choice((interval, 4 * TICK))
+        timing.renew_interval = self._rng.choice((interval, 4 * TICK, 4 * TICK))
         side.process.resume()
+        if side.dozes and side.process.clock is not None and self._rng.random() < _OFTEN:
+            # Its wall clock jumps ahead and back while it renews, so that nothing is left of its lease.
+            self._turn(self._rng.choice((0.003, 0.008, 0.012)))
+            side.process.clock.step(_SETTINGS.validity)
+            self._turn(0.01)
+            side.process.clock.step(-_SETTINGS.validity)
+        side.dozes = False
         self._turn(0.5)
         timing.renew_interval = interval
+        self._let_refuse()
 
     def _close(self, number: int) -> None:
         side = self._sides[number]
@@ -480,10 +515,21 @@ class World:
         self._turn(3.0)
         if side.believes:
             raise DiffersError("a client that was closed believes")
+        if side.lease is not None and self._rng.random() < _SOME:
+            entered = side.start(self._entered(side.lease))
+            self._turn()
+            entered.result()
         side.process.kill()
         side.client._core.abandon("its process has ended")
         self._gone.append(side)
         self._sides[number] = self._side(f"{side.process.name}b")
+
+    async def _entered(self, lease: Lease) -> None:
+        """Enter a lease whose client was closed: it was released, or is lost."""
+        with suppress(LeaseLostError):
+            async with lease:
+                if lease.held:
+                    raise DiffersError("a lease of a closed client is entered")
 
     def _signal(self, number: int) -> None:
         side = self._sides[number]

@@ -12,13 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DEPTH: Final = 30
-_CONFIG: Final = "CONSTANT Focus = {{{}}}\nSPECIFICATION Spec\nINVARIANT OneBeliever\nCHECK_DEADLOCK FALSE\n"
-FOCI: Final = ((), ("pause", "hudi"), (), ("line", "operator", "crash"), (), ("close", "down", "cap"))
-"""What may happen in the behaviours of a run; nothing: that is drawn."""
+_CONFIG: Final = "SPECIFICATION Spec\nINVARIANT OneBeliever\nCHECK_DEADLOCK FALSE\n"
 _DID: Final = re.compile(r'/\\ did = <<"([a-z ]+)", (\d+)')
 _KIND: Final = re.compile(r'/\\ object = \[kind \|-> "([a-z]+)"')
 _PHASE: Final = re.compile(r'phase \|-> "([a-z]+)"')
 _OWN: Final = re.compile(r"own \|-> (TRUE|FALSE)")
+_WATCHED: Final = re.compile(r"/\\ watched = <<(-?\d+), (-?\d+)>>")
 _FIXED: Final = re.compile(r'/\\ (store|trouble|wrong) = "?([a-zA-Z]+)"?')
 _SHOWN: Final = {"dropped": "free", "offer": "kept"}
 
@@ -33,6 +32,7 @@ class Step:
         kind: Of the newest record: none, free, live, kept, hudi or corrupt.
         phases: Of each client.
         own: Whether the newest record is that of each client.
+        watched: Whether each client has seen the newest version, so that an observation counts.
     """
 
     action: str
@@ -40,6 +40,7 @@ class Step:
     kind: str
     phases: tuple[str, ...]
     own: tuple[bool, ...]
+    watched: tuple[bool, ...]
 
     @property
     def may_believe(self) -> tuple[bool, ...]:
@@ -71,14 +72,13 @@ class Behaviour:
     steps: tuple[Step, ...]
 
 
-def worlds(count: int, *, seed: int = 0, focus: Sequence[str] = ()) -> list[Behaviour]:
+def worlds(count: int, *, seed: int = 0) -> list[Behaviour]:
     """Return behaviours that TLC draws at random; the same seed gives the same.
 
     Raises:
         RuntimeError: TLC could not draw them.
     """
-    config = _CONFIG.format(", ".join(f'"{kind}"' for kind in focus))
-    return [_behaviour(drawn) for drawn in states("World", config, count, depth=_DEPTH, seed=seed)]
+    return [_behaviour(drawn) for drawn in states("World", _CONFIG, count, depth=_DEPTH, seed=seed)]
 
 
 def _behaviour(drawn: Sequence[str]) -> Behaviour:
@@ -95,8 +95,11 @@ def _behaviour(drawn: Sequence[str]) -> Behaviour:
 
 
 def _step(state: str) -> Step:
-    did, kind = _DID.search(state), _KIND.search(state)
+    did, kind, seen = _DID.search(state), _KIND.search(state), _WATCHED.search(state)
     assert did is not None
     assert kind is not None
+    assert seen is not None
     own = tuple(own == "TRUE" for own in _OWN.findall(state))
-    return Step(did[1], int(did[2]) - 1, _SHOWN.get(kind[1], kind[1]), tuple(_PHASE.findall(state)), own)
+    watched = tuple(int(age) >= 0 for age in seen.groups())
+    kind_shown = _SHOWN.get(kind[1], kind[1])
+    return Step(did[1], int(did[2]) - 1, kind_shown, tuple(_PHASE.findall(state)), own, watched)
