@@ -26,6 +26,8 @@ LINES: Final = {
     "soak-kill": "soak-kill: 200 kills, 80 of a holder, 0 double holds, 0 stuck",
     "soak-cut": "soak-cut: 300 cuts per store, 3 stores, 0 false losses, 0 double holds, 0 leaks",
     "model": "model: 6 configurations, 1234567 states, 0 violations",
+    "steered": "steered: 100000 behaviours, 3600000 steps, 401 of 404 branches reached, 9000 left, 0 differ",
+    "traces": "traces: 2000 histories, 0 refused; 30 mutants, 0 accepted",
     "linearizable": "linearizable: 5 min, 2 stores, 1155 operations, 81 signals, 887 faults, 0 violations",
     "fuzz-data": "fuzz-data: 20000 files, 0 values changed, 0 rows lost, 0 hangs",
     "mutants-data": "mutants-data: 24 mutants, 24 found, 0 survived",

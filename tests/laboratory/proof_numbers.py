@@ -126,6 +126,18 @@ PROGRAMS: Final = (
         "make model",
     ),
     Program(
+        "steered",
+        "steered",
+        r"(?P<n>\d+) behaviours, \d+ steps, \d+ of \d+ branches reached, \d+ left, (?P<bad>\d+) differ",
+        "make steered BEHAVIOURS={n}",
+    ),
+    Program(
+        "traces",
+        "traces",
+        r"(?P<n>\d+) histories, (?P<bad>\d+) refused; \d+ mutants, (?P<bad_too>\d+) accepted",
+        "make traces HISTORIES={n}",
+    ),
+    Program(
         "linearizable",
         "linearizable",
         r"(?P<n>[0-9.]+) min, \d+ stores, \d+ operations, \d+ signals, \d+ faults, (?P<bad>\d+) violations",

@@ -100,8 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mutants = [each for each in MUTANTS if each.name in REFUSED and each.name.startswith(options.only or "")]
     survived = _survivors(mutants)
     print(
-        f"traces: {options.histories} histories, {options.histories - wrong} accepted; "
-        f"{len(mutants)} mutants, {len(mutants) - survived} refused"
+        f"traces: {options.histories} histories, {wrong} refused; {len(mutants)} mutants, {survived} accepted"
     )
     return 1 if wrong or survived else 0
 
