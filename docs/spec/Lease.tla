@@ -72,7 +72,10 @@ Spent(a) == IF a.kind = "live" THEN [a EXCEPT !.kind = "spent", !.age = 0, !.fat
 Ending(s) == [s EXCEPT !.phase = "end", !.sent = 0, !.saw = 0, !.tries = [k \in DOMAIN @ |-> Spent(@[k])]]
 
 Landed(a) == a.fate \in {"head", "gone"}
-Set(c, new) == client' = [client EXCEPT ![c] = new]
+\* All of it; Reduced.tla has what can be forgotten.
+Known(s) == s
+
+Set(c, new) == client' = [client EXCEPT ![c] = Known(new)]
 Only(c, new) == Set(c, new) /\ UNCHANGED <<head, stray, budget>>
 
 \* What a read shows: the number of the own attempt that is the newest version, 0 for the base, -1 for another.
@@ -247,8 +250,8 @@ HandOver(c, d) ==
     LET s == client[c] IN
     /\ s.phase = (IF Has("giver ends") THEN "end" ELSE "held") /\ client[d].phase = "idle" /\ c /= d
     /\ client' = [client EXCEPT ![c] = IF Has("giver ends") THEN Idle ELSE s,
-                                ![d] = [Idle EXCEPT !.phase = "given", !.current = s.current,
-                                                    !.tries = s.tries]]
+                                ![d] = Known([Idle EXCEPT !.phase = "given", !.current = s.current,
+                                                          !.tries = s.tries])]
     /\ UNCHANGED <<head, stray, budget>>
 
 (* ----------------------------- the outside ----------------------------- *)
@@ -266,8 +269,8 @@ Land(c, k) ==
     /\ k \in 1..Len(client[c].tries)
     /\ client[c].tries[k].fate = "fly"
     /\ client' = [d \in Clients |->
-          IF d = c THEN [Outdated(client[d]) EXCEPT !.tries[k] = [client[d].tries[k] EXCEPT !.fate = "head"]]
-          ELSE Outdated(client[d])]
+          Known(IF d = c THEN [Outdated(client[d]) EXCEPT !.tries[k] = [client[d].tries[k] EXCEPT !.fate = "head"]]
+                ELSE Outdated(client[d]))]
     /\ LET a == client[c].tries[k] IN
        head' = [kind |-> IF a.kind = "spent" THEN "live" ELSE a.kind, age |-> a.short]
     /\ stray' = NoStray
@@ -275,7 +278,7 @@ Land(c, k) ==
 
 LandStray(kind, short) ==
     /\ IF kind = "free" THEN stray.frees ELSE stray.dead \/ stray.zombies
-    /\ client' = [d \in Clients |-> Outdated(client[d])]
+    /\ client' = [d \in Clients |-> Known(Outdated(client[d]))]
     /\ head' = [kind |-> kind, age |-> short]
     /\ stray' = NoStray
     /\ UNCHANGED budget
@@ -297,9 +300,9 @@ Aged(a, d) == IF a.kind = "live" /\ a.fate /= "dead" THEN [a EXCEPT !.age = Leas
 Pass(d) ==
     /\ head' = [head EXCEPT !.age = IF head.kind \in {"live", "kept"} THEN Least(@ + d, L + 1) ELSE @]
     /\ client' = [c \in Clients |->
-          [client[c] EXCEPT !.sent = IF client[c].phase \in Holding THEN Least(@ + d, LastTick) ELSE 0,
-                            !.watched = IF @ >= 0 THEN Least(@ + d, L) ELSE @,
-                            !.tries = [k \in DOMAIN @ |-> Aged(@[k], d)]]]
+          Known([client[c] EXCEPT !.sent = IF client[c].phase \in Holding THEN Least(@ + d, LastTick) ELSE 0,
+                                  !.watched = IF @ >= 0 THEN Least(@ + d, L) ELSE @,
+                                  !.tries = [k \in DOMAIN @ |-> Aged(@[k], d)]])]
     /\ UNCHANGED <<stray, budget>>
 
 Tick == Pass(1)

@@ -12,6 +12,7 @@ from tests.laboratory.model import (
     FAILING,
     MODULES,
     PASSING,
+    REDUCED,
     SMALL,
     Configuration,
     check,
@@ -41,6 +42,15 @@ def test_a_world_without_a_rule_breaks(configuration: Configuration) -> None:
     assert verdict.trace
     if configuration in DRAWN:
         assert path_of(configuration).read_text() == picture(configuration, said)
+
+
+def test_what_clients_forget_hides_no_mistake() -> None:
+    """The same property breaks after the same number of steps; ``make model`` compares all of them."""
+    plain, reduced = (check(each) for each in REDUCED[0])
+
+    assert plain.broken == reduced.broken
+    assert len(plain.trace) == len(reduced.trace)
+    assert plain.states > reduced.states
 
 
 @pytest.mark.parametrize("name", MODULES)
