@@ -210,7 +210,10 @@ def tlc(folder: Path, module: str, config: str, *options: str, workers: int = 1)
     with tempfile.TemporaryDirectory(prefix="asynclock-tlc-") as states:
         done = subprocess.run(
             [
-                *("java", "-XX:+UseSerialGC", "-Xmx3g", "-Xss64m", "-cp", str(jar), "tlc2.TLC", "-nowarning"),
+                *("java", "-XX:+UseSerialGC", "-Xmx3g", "-Xss64m", "-cp", str(jar)),
+                # There it unpacks its modules: two runs at a time would read what the other one writes.
+                f"-Djava.io.tmpdir={states}",
+                *("tlc2.TLC", "-nowarning"),
                 *("-workers", str(workers), "-metadir", states, "-config", config, *options, module),
             ],
             cwd=folder,
