@@ -57,6 +57,12 @@ REBUCKET_LOCK: Final = "rebucket/table"
 _DIGEST: Final = "_asynclock_digest"
 _COPIED: Final = "_asynclock_copied"
 _ROUNDS: Final = 3
+_BULK: Final = {
+    hoodie.DATASOURCE_WRITE_OPERATION: "bulk_insert",
+    # It writes a filter of the keys into each file, whatever the table says: then the smallest one.
+    hoodie.BLOOM_INDEX_FILTER_TYPE: "SIMPLE",
+    hoodie.INDEX_BLOOM_NUM_ENTRIES: "1",
+}
 _GONE: Final = "java.io.FileNotFoundException"
 
 
@@ -223,7 +229,7 @@ class _Work:
         old.commits.refresh()
         new = Table(_with(self._spec, rebucket.copy, self._buckets), self._spark)
         columns = old.commits.columns()
-        self._write(new, old, _rows(old, columns), {hoodie.DATASOURCE_WRITE_OPERATION: "bulk_insert"})
+        self._write(new, old, _rows(old, columns), _BULK)
         new.guard()
 
     def _catch_up(self, old: Table, new: Table) -> tuple[int, int]:
