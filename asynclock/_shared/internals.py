@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from asynclock._core.client import Core
 from asynclock._core.handles import LeaseHandle
 from asynclock._core.names import is_name
@@ -19,6 +21,11 @@ from asynclock.hudi._core.paths import STORAGE_LOCK_SCHEMES, TablePath
 from asynclock.telemetry._outlets import open_metrics
 from asynclock.telemetry._signals import SECONDS, Instrument, Measurement
 
+if TYPE_CHECKING:
+    from asynclock import sync
+    from asynclock._core.engine import LockEngine
+    from asynclock.client import LockClient
+
 __all__ = [
     "MAX_BODY",
     "SECONDS",
@@ -35,6 +42,8 @@ __all__ = [
     "TablePath",
     "block_on",
     "client_over",
+    "core_of",
+    "engine_of",
     "held_by",
     "is_name",
     "logger",
@@ -44,3 +53,13 @@ __all__ = [
     "run_on",
     "span",
 ]
+
+
+def core_of(client: LockClient | sync.LockClient) -> Core:
+    """Return what the handle of a client wraps."""
+    return client._core
+
+
+def engine_of(lock: sync.Lock) -> LockEngine:
+    """Return what the handle of a lock wraps."""
+    return lock._engine

@@ -441,7 +441,7 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
     Streams that run finish their batch, keep their leases and go on when CMD has ended. CMD finds the lease
     in its environment and is ended if the lease is lost, as under asynclock run; exit codes as there.
     """
-    from asynclock._shared.internals import client_over  # noqa: PLC0415  lets other commands start faster
+    from asynclock._shared.internals import client_over, core_of  # noqa: PLC0415  lets other commands start faster
     from asynclock.spark import load_spec, session_for  # noqa: PLC0415  needs the extra
     from asynclock.spark.hudi.table import Table  # noqa: PLC0415
     from asynclock.spark.work.register import RESERVATION_LOCK  # noqa: PLC0415
@@ -468,7 +468,7 @@ def run_reserved(spec: str, command: tuple[str, ...], *, wait: float | None) -> 
                 await waiting
                 raise
 
-        client = client_over(locks.connect()._core)
+        client = client_over(core_of(locks.connect()))
         target = f"{locks.url.rstrip('/')}/{RESERVATION_LOCK}"
         return asyncio.run(
             run_under(client, client.lock(RESERVATION_LOCK), command, target=target, wait=wait, ready=ready)

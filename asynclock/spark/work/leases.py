@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from asynclock import sync
-from asynclock._shared.internals import run_on
+from asynclock._shared.internals import engine_of, run_on
 from asynclock.errors import AcquireTimeoutError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def acquire_until(
         AcquireTimeoutError: The timeout has passed, or ``stop`` was set.
         LeaseLostError: The caller's own lease was lost.
     """
-    engine = lock._engine
+    engine = engine_of(lock)
 
     def check() -> None:
         if own is not None:

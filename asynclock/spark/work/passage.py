@@ -10,7 +10,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from asynclock._shared.internals import Pace, logger, of_all, run_on, span
+from asynclock._shared.internals import Pace, core_of, logger, of_all, run_on, span
 from asynclock.errors import AcquireTimeoutError, BackendError, LeaseLostError
 from asynclock.spark.work.leases import STEP_SECONDS, StoppedError, heeding
 from asynclock.spark.work.register import PARKED, RESERVATION_KEY, Register, said_of
@@ -44,7 +44,7 @@ class Passage:
         self._lease = lease
         self._parking = parking
         self._worker = worker
-        self._register = Register(client._core)
+        self._register = Register(core_of(client))
         self._announced = False
         self._may_look_parked = False
 
@@ -54,7 +54,7 @@ class Passage:
         Raises:
             BackendError: The store did not answer.
         """
-        return await run_on(self._client._core.home(), self._register.reserved)
+        return await run_on(core_of(self._client).home(), self._register.reserved)
 
     async def passed(self, stop: threading.Event, *, timeout: float | None = None) -> float:
         """Wait until the table is not reserved, or ``stop`` is set; return the seconds that this took.
@@ -96,7 +96,7 @@ class Passage:
         if self._announced:
             return await self.reserved()
         name = self._lease.name
-        status = await run_on(self._client._core.home(), lambda: self._register.announce(name))
+        status = await run_on(core_of(self._client).home(), lambda: self._register.announce(name))
         self._announced = True
         return status
 

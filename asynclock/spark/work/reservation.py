@@ -19,7 +19,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from asynclock._shared.internals import Pace, block_on, client_over, logger, run_on
+from asynclock._shared.internals import Pace, block_on, client_over, core_of, logger, run_on
 from asynclock.errors import BackendError, ConfigError
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.hudi.options import SILENCE_MS
@@ -68,11 +68,12 @@ class Gate:
         locks = spec.locks
 
         def parking(holder: str) -> LockClient:
-            return client_over(locks.connect(holder=holder)._core)
+            return client_over(core_of(locks.connect(holder=holder)))
 
         self._path = spec.table.path
-        self._home = client._core.home
-        self._passage = Passage(client_over(client._core), lease, parking, worker)
+        core = core_of(client)
+        self._home = core.home
+        self._passage = Passage(client_over(core), lease, parking, worker)
 
     def reserved(self) -> LockStatus | None:
         """Return the holder of the reservation, or None. Costs one read of the store."""
@@ -251,7 +252,7 @@ class Reservation:
         }
 
     def _working(self, check: Callable[[], object], until: float) -> dict[str, str]:
-        core = self._client._core
+        core = core_of(self._client)
         at_work = asyncio.run(heeding(run_on(core.home(), Register(core).at_work), check, until=until))
         return {
             name: f"{name}, {said_of(status)}"
