@@ -19,6 +19,7 @@ from asynclock._core.names import is_name
 from asynclock._core.narration import Narrator
 from asynclock._core.patched import refuse_patched
 from asynclock._core.portal import run_on, runs, uninterrupted
+from asynclock._core.protocol.belief import End
 from asynclock._core.protocol.body import CLOSED
 from asynclock._core.protocol.objects import LockObjects
 from asynclock._core.protocol.schedule import Schedule
@@ -326,14 +327,14 @@ class Core:
         """End all leases, and report their losses from this thread: nobody runs the loop any more."""
         self._home.ended, self._abandoned = reason, True
         for held in self._schedule.held:
-            held.belief.stop(reason)
+            held.belief.end(End.LOOP_DIED, reason)
             held.ending.report_loss()
 
     def abandon(self, reason: str) -> None:
         """Hold nothing any more and leave the sockets alone: this is a forked child."""
         self._home.ended, self._abandoned = reason, True
         for held in self._schedule.held:
-            held.belief.abandon(reason)
+            held.belief.end(End.FORK, reason)
 
     async def request(self, operation: str, key: str, call: Coroutine[Any, Any, T]) -> T:
         """Await one call of the backend within the request timeout; for the client's loop.

@@ -15,6 +15,7 @@ from asynclock._core.names import by_name
 from asynclock._core.portal import start_on
 from asynclock._core.protocol.acquire import Acquisition
 from asynclock._core.protocol.acquire_call import AcquireCall
+from asynclock._core.protocol.belief import End
 from asynclock._core.protocol.decisions import Observation, Seen, Verdict
 from asynclock._core.protocol.outcomes import Attempt
 from asynclock._core.protocol.waiting import Fairness
@@ -419,7 +420,7 @@ class LockEngine:
         return await self._finish(held)
 
     async def _finish(self, held: HeldLock) -> bool:
-        if not held.belief.stop():
+        if not held.belief.end(End.RELEASE):
             held.release.note_left()
             return False
         try:

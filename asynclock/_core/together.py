@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from asynclock._core.names import checked_name
 from asynclock._core.portal import cancel_once, current_task, run_on
-from asynclock._core.protocol.belief import Phase
+from asynclock._core.protocol.belief import End, Phase
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseLostError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def tie(leases: Sequence[LeaseHandle], first: Callable[[int], object] = lambda _
         if is_lost[0] == index:
             first(index)
             for core in cores:
-                core.belief.lose(f"{names[index]!r}, which was held with it, was lost")
+                core.belief.end(End.WITH_ANOTHER, f"{names[index]!r}, which was held with it, was lost")
 
     for index, core in enumerate(cores):
         core.on_lost(partial(lose_others, index))

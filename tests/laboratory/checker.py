@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from asynclock._core.protocol.belief import End
 from asynclock._text import SUFFIX
 from asynclock.errors import LeaseTakenOverError
 from tests.laboratory.capped import Cap, Capped
@@ -272,7 +273,7 @@ class Checker:
     def forget(self) -> None:
         """Let the leases of the dead be collected without a word, after the end."""
         for held in self._locks:
-            held.belief.abandon("the history is over")
+            held.belief.end(End.FORK, "the history is over")
         self._locks.clear()
 
     def check_fenced(self) -> None:

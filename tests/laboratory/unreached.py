@@ -35,14 +35,14 @@ WHY: Final[dict[tuple[str, str], str]] = {
     ): "Every answer that is judged was noted by the observation first.",
     ("belief.py", "if (left := self.left()) > 0:"): _ONE_THREAD,
     ("belief.py", "if self.phase is not Phase.HELD:"): _ONE_THREAD,
-    ("belief.py", "if held := self._ends[0] is end:"): _ONE_THREAD,
+    ("belief.py", "elif first is end:"): _ONE_THREAD,
     (
         "renewer.py",
         "if (renewal := self.start()) is None:",
     ): "A lease is asked whether it is held in the step that asks for a renewal.",
     (
         "release.py",
-        "if self._belief.stop(loss) or self in self._in_flight.unfreed:",
+        "if self._stop(loss) or self in self._in_flight.unfreed:",
     ): "An exit whose loop is closed opens the store anew, on a real loop.",
     (
         "ending.py",

@@ -62,8 +62,8 @@ BELIEVED: Final = f"{_BELIEF}._believed"
 LEFT_OF_BELIEF: Final = f"{_BELIEF}.left"
 COUNT_CAP: Final = f"{_BELIEF}.count_cap_from"
 EXTEND: Final = f"{_BELIEF}.extend"
-STOP_BELIEVING: Final = f"{_BELIEF}.stop"
-ABANDON: Final = f"{_BELIEF}.abandon"
+END_BELIEF: Final = f"{_BELIEF}.end"
+ABANDON: Final = f"{_BELIEF}._abandon"
 _RENEWER: Final = "asynclock._core.protocol.renewer:Renewer"
 RENEW: Final = f"{_RENEWER}._renew_once"
 READ_BACK: Final = f"{_RENEWER}._read_back"
@@ -233,7 +233,7 @@ MUTANTS: Final = (
     Mutant(
         "keep a lock that a cancelled acquisition got",
         GIVE_UP,
-        "self._held.belief.stop()\nawait self._held.release.free($until)",
+        "self._held.belief.end(End.RELEASE)\nawait self._held.release.free($until)",
         "pass",
         Invariant.TAKEOVER_BOUND,
         "hudi-turns",
@@ -340,14 +340,14 @@ MUTANTS: Final = (
     Mutant(
         "revive a lost lease",
         BELIEVED,
-        "self.end($error)",
+        "self.end($by, $reason)",
         "pass",
         Invariant.LOSS_IS_FINAL,
         "clock-chaos",
     ),
     Mutant(
         "go on believing while the release is sent",
-        STOP_BELIEVING,
+        END_BELIEF,
         "self.phase = Phase.RELEASING",
         "pass",
         HEAD,
@@ -454,7 +454,7 @@ MUTANTS: Final = (
     Mutant(
         "hand over before belief has ended",
         FINISH,
-        "not $held.belief.stop()",
+        "not $held.belief.end(End.RELEASE)",
         "$held.belief.end_if_due() <= 0",
         HEAD,
         "hand-off",
@@ -799,7 +799,7 @@ MUTANTS: Final = (
     Mutant(
         "believe in a forked child",
         ABANDON,
-        "self.lost, self.phase = $error, Phase.LOST",
+        "self.lost, self.phase = $loss, Phase.LOST",
         "pass",
         ONE,
         "endings",
@@ -807,8 +807,8 @@ MUTANTS: Final = (
     Mutant(
         "tell nobody of a signal that is survived",
         LET_GO,
-        "self._belief.stop($loss)",
-        "self._belief.stop()",
+        "self._stop($loss)",
+        "self._stop(None)",
         Invariant.LOSS_ENDS_BODY,
         "endings",
     ),

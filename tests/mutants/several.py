@@ -43,7 +43,7 @@ SEVERAL_MUTANTS: Final = (
     Mutant(
         "hold all: believe in the others when one is lost",
         TIE,
-        "core.belief.lose($reason)",
+        "core.belief.end(End.WITH_ANOTHER, $reason)",
         "pass",
         Invariant.TOGETHER,
         "together",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from asynclock._core.protocol import decisions
-from asynclock._core.protocol.belief import Belief
+from asynclock._core.protocol.belief import Belief, End
 from tests.laboratory.simulate import quiet
 from tests.laboratory.steered.__main__ import MOST_LEFT
 from tests.laboratory.steered.asked import NOT_ASKED, PROTOCOL
@@ -76,13 +76,15 @@ def _early(expiry: Any) -> Any:  # noqa: ANN401  functions
     return lambda *about: None if (at := expiry(*about)) is None else at - about[2].slack
 
 
-def _never(_: Any) -> Any:  # noqa: ANN401  functions
-    return lambda belief, loss=None: loss is None and belief.end_if_due() > 0
+def _never(end: Any) -> Any:  # noqa: ANN401  functions
+    return lambda belief, by, *why, **fields: (
+        belief.end_if_due() > 0 if by is End.RELEASE else end(belief, by, *why, **fields)
+    )
 
 
 @pytest.mark.parametrize(
     ("place", "name", "mistake"),
-    [(Belief, "left", _late), (decisions, "_expiry", _early), (Belief, "stop", _never)],
+    [(Belief, "left", _late), (decisions, "_expiry", _early), (Belief, "end", _never)],
     ids=["believes too long", "takes over too early", "believes until its release is answered"],
 )
 def test_a_mistake_differs(

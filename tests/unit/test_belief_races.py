@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from asynclock import ConfigError, LeaseExpiredError, LeaseLostError
+from asynclock import ConfigError, LeaseExpiredError
+from asynclock._core.protocol.belief import End
 from asynclock._core.protocol.refusals import Refusals
 from asynclock._core.protocol.stake import _Reaped
 from asynclock.clock import ClockReading
@@ -66,11 +67,6 @@ def overdue(belief: Belief) -> None:
     belief.sent = ClockReading(at.monotonic - BELIEF, at.boot - BELIEF, at.wall - BELIEF)
 
 
-def loss(belief: Belief) -> LeaseLostError:
-    """Return a loss that another thread finds."""
-    return belief.tenure.error(LeaseLostError, "another thread")
-
-
 @in_virtual_time
 async def test_a_renewal_may_land_between_two_looks(world: World) -> None:
     """The lease goes on: its deadline was only just moved."""
@@ -94,7 +90,7 @@ async def test_a_release_may_come_before_the_deadline_is_noticed(world: World) -
         clock = belief._objects.clock
         overdue(belief)
         belief._objects.clock = Between(
-            clock, lambda: belief._ends.append((ClockReading.now(clock), None)), monotonic=3
+            clock, lambda: belief._ends.append((ClockReading.now(clock), End.RELEASE, None)), monotonic=3
         )
 
         assert belief.end_if_due() == 0.0
@@ -109,9 +105,11 @@ async def test_a_loss_may_come_before_a_release(world: World) -> None:
         lease = await client.lock("orders").acquire()
         belief = lease._held.belief
         clock = belief._objects.clock
-        belief._objects.clock = Between(clock, lambda: belief.end(loss(belief)), monotonic=2)
+        belief._objects.clock = Between(
+            clock, lambda: belief.end(End.TAKEN_OVER, "another thread"), monotonic=2
+        )
 
-        assert not belief.stop()
+        assert not belief.end(End.RELEASE)
         assert belief.lost is not None
         belief._objects.clock = clock
 

@@ -10,6 +10,7 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, Lease, LeaseTakenOverError, LockClient, LockStatus
+from asynclock._core.protocol.belief import End
 from asynclock.backends._local import LocalBackend
 from tests.unit.kit import FAST
 from tests.unit.programs import record, run
@@ -167,7 +168,7 @@ def test_a_client_whose_backend_cannot_be_opened_again_says_so(
         asyncio.run(client.aclose())
 
     assert lease.held
-    lease._held.belief.stop()  # else its end warns
+    lease._held.belief.end(End.RELEASE)  # else its end warns
 
 
 def test_an_exit_releases_what_a_refused_close_did_not(tmp_path: Path) -> None:

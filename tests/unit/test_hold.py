@@ -13,8 +13,9 @@ import anyio
 import pytest
 
 from asynclock import LeaseExpiredError, LeaseLostError, LeaseTakenOverError, LockClient, Written
+from asynclock._core.protocol.belief import End
 from asynclock.backends._memory import MemoryBackend
-from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, steps
+from tests.unit.kit import World, clock_of, in_virtual_time, our_record, steps
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.held import HeldLock
@@ -118,11 +119,9 @@ def test_a_cancellation_from_outside_wins_over_a_loss(world: World, first: str) 
             task = asyncio.create_task(work())
             await asyncio.sleep(0.5)
             (lease,) = entered
-            error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
             if first == "outside":
                 task.cancel()
-            lease._held.belief.end(error)
-            lease._held.belief.end_if_due()
+            lease._held.belief.end(End.LET_GO, "test")
             if first == "loss":
                 await asyncio.sleep(0)
                 task.cancel()
@@ -160,9 +159,7 @@ async def test_a_loss_in_the_instant_of_the_bodys_end(world: World) -> None:
         async with world.client() as client:
             try:
                 async with client.lock(f"orders-{turns}").hold() as lease:
-                    error = LeaseLostError(key=KEY, owner="", fencing_token=0, reason="test")
-                    lease._held.belief.end(error)
-                    lease._held.belief.end_if_due()
+                    lease._held.belief.end(End.LET_GO, "test")
                     for _ in range(turns):
                         await asyncio.sleep(0)
                 outcomes.add("none")

@@ -23,6 +23,7 @@ from asynclock import (
     LockClient,
     sync,
 )
+from asynclock._core.protocol.belief import End
 from asynclock._core.reserve import Reserve
 from asynclock.testing._clocks import ManualClock
 from tests.unit.kit import KEY, World, clock_of, in_virtual_time, our_record, until_lost
@@ -148,10 +149,9 @@ async def test_a_callback_that_fails_does_not_stop_the_others(world: World) -> N
 
 def lose(client: LockClient, lease: Lease) -> None:
     """Let the lease be lost, from its own loop."""
-    error = LeaseTakenOverError(key=KEY, owner=lease.owner, fencing_token=lease.fencing_token, reason="test")
 
     def now() -> None:
-        lease._held.belief.end(error)
+        lease._held.belief.end(End.TAKEN_OVER, "test")
         lease._held.belief.end_if_due()
 
     assert client._core._home.loop is not None

@@ -12,6 +12,7 @@ import pytest
 
 import asynclock
 from asynclock import ConfigError, LeaseLostError, LeaseSettings, sync
+from asynclock._core.protocol.belief import End
 from asynclock._once import Periods
 from asynclock.errors import BackendError, BackendUnavailableError, RecordCorruptError
 from asynclock.testing._faulty import Fault
@@ -301,7 +302,7 @@ def lose_in_the_second_look(patch: pytest.MonkeyPatch, engine: LockEngine) -> No
         looks.append(await due(self))
         if len(looks) == 2:
             assert engine.turns.held is not None
-            engine.turns.held.belief.lose("it was lost")
+            engine.turns.held.belief.end(End.WITH_ANOTHER, "it was lost")
         return looks[-1]
 
     patch.setattr(Periods, "due", look)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from asynclock import AcquireTimeoutError, BackendError, LeaseLostError
+from asynclock._core.protocol.belief import End
 from asynclock.spark.work.passage import Passage
 from asynclock.spark.work.register import PARKED, REGISTER, RESERVATION_LOCK, Register
 from asynclock.testing import Fault
@@ -241,7 +242,7 @@ async def test_each_wait_says_what_it_waits_for_and_heeds_what_ends_it(
         stop.set()
         await passing
     elif end == "loss":
-        lease._held.belief.lose("it was lost")
+        lease._held.belief.end(End.WITH_ANOTHER, "it was lost")
         with pytest.raises(LeaseLostError, match=NAME):
             await passing
     else:

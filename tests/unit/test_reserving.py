@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asynclock import BackendError, BackendUnavailableError, LeaseLostError, LeaseSettings, sync
+from asynclock._core.protocol.belief import End
 from asynclock.errors import AccessDeniedError
 from asynclock.spark.errors import TableBusyError
 from asynclock.spark.work.register import REGISTER
@@ -116,7 +117,7 @@ def test_a_reservation_that_is_lost_during_the_look_is_none(
     def look(*_: object, **__: object) -> dict[str, str]:
         held = reservation.lock._engine.turns.held
         assert held is not None
-        held.belief.lose("it was lost")
+        held.belief.end(End.WITH_ANOTHER, "it was lost")
         return {}
 
     monkeypatch.setattr(reservation, "in_flight", look)

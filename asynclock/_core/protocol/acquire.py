@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from asynclock._core.portal import cancelled_for
+from asynclock._core.protocol.belief import End
 from asynclock._core.protocol.decisions import Seen, Verdict, judge
 from asynclock._core.protocol.held import HeldLock
 from asynclock._core.protocol.outcomes import Attempt, Refused
@@ -337,7 +338,7 @@ class Acquisition:
         loop = self._call.loop
         until = loop.time() + max(0.0, self._objects.timing.exit_bound - cancelled_for())
         if self._held is not None:
-            self._held.belief.stop()
+            self._held.belief.end(End.RELEASE)
             await self._held.release.free(until)
         elif (last := self._stake.claim.last()) is not None:
             freeing = self._stake.clean_up(last)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from enum import Enum
-from typing import TYPE_CHECKING, Final
+from enum import Enum, unique
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from asynclock.clock import ClockReading
-from asynclock.errors import LeaseExpiredError, LeaseLostError
+from asynclock.errors import LeaseExpiredError, LeaseLostError, LeaseTakenOverError
 
 if TYPE_CHECKING:
     from asynclock._core.protocol.body import Body
@@ -22,6 +22,51 @@ class Phase(Enum):
     HANDED_OVER = "handed over"  # another acquisition of this client writes over its record, or frees it
     RELEASED = "released"
     LOST = "lost"  # ``Belief.lost`` says why
+
+
+Freed: TypeAlias = Literal["at once", "once its body has left", "if a renewal may stand", "never"]
+"""When the record of a lock is freed whose belief has ended."""
+
+
+@unique
+class End(Enum):
+    """What ends belief. The first end counts, and ``Belief.end`` is the only way to one.
+
+    Attributes:
+        reports: The event that tells of it, before any of its release; None: none does.
+        error: What its holder gets; None: it is not a loss.
+        freed: When the record is freed. A renewal may stand if it may still land, or landed too late.
+        is_decided: Somebody decides it, so after the deadline it comes too late. Else it is found out.
+    """
+
+    RELEASE = "released", None, "at once", True
+    """Its holder leaves, releases, drops or hands it over; or its acquisition gives up."""
+    LET_GO = "lost", LeaseLostError, "at once", True
+    """A signal; ``aclose`` while it is used; the loop of its body was closed."""
+    WITH_ANOTHER = "lost", LeaseLostError, "once its body has left", True
+    """A lock that was acquired with it is lost."""
+    LOOP_DIED = "lost", LeaseLostError, "never", True
+    """Nobody runs the client's loop any more."""
+    DEADLINE = "lost", LeaseExpiredError, "if a renewal may stand", False
+    """The first look at the lease after its deadline, on any thread."""
+    AT_MOST = "lost", LeaseExpiredError, "once its body has left", False
+    """The first look after the end that no renewal moves (rule 27)."""
+    TAKEN_OVER = "lost", LeaseTakenOverError, "never", False
+    """A renewal, a release or a receiver has found another's record. It makes a loss of a release."""
+    FORK = None, LeaseLostError, "never", False
+    """The process is a forked child; the lock is its parent's."""
+
+    def __init__(
+        self,
+        reports: Literal["released", "lost"] | None,
+        error: type[LeaseLostError] | None,
+        freed: Freed,
+        is_decided: bool,  # noqa: FBT001  a column of the table
+    ) -> None:
+        self.reports = reports
+        self.error = error
+        self.freed: Freed = freed
+        self.is_decided: bool = is_decided
 
 
 _HELD: Final = Phase.HELD  # to look it up in an enum costs a tenth of a look at a lease
@@ -59,8 +104,8 @@ class Belief:
         # Seconds from a reading to the end that no renewal moves.
         self._cap: tuple[float, ClockReading] | None = None if at_most is None else (at_most, self.sent)
         self._body = body
-        # The first entry ended belief: the clocks then, and the loss; None: a release.
-        self._ends: list[tuple[ClockReading, LeaseLostError | None]] = []
+        # The first entry ended belief: the clocks then, what did it, and the loss; None: a release.
+        self._ends: list[tuple[ClockReading, End, LeaseLostError | None]] = []
 
     def end_if_due(self) -> float:
         """End belief if its deadline has passed; return the seconds that are left, 0.0 once it has ended."""
@@ -91,15 +136,13 @@ class Belief:
         sent = self.sent
         if (left := self.left()) > 0:
             return left
-        capped = self._cap is not None and self._until_cap(self._objects.now()) <= 0
-        reason = "its deadline passed before a renewal was confirmed"
-        if capped:
-            reason = f"it was held for as long as it may be, at_most={self._at_most:g} s"
+        by, reason = End.DEADLINE, "its deadline passed before a renewal was confirmed"
+        if self._cap is not None and self._until_cap(self._objects.now()) <= 0:
+            by, reason = End.AT_MOST, f"it was held for as long as it may be, at_most={self._at_most:g} s"
         elif self.tenure.refusals.final:
             reason += ": the store refuses them over the version that it shows; run asynclock doctor"
-        self.end(self.tenure.error(LeaseExpiredError, reason))
+        self.end(by, reason)
         if isinstance(self.lost, LeaseExpiredError):
-            self.stands = capped
             self.sent = sent  # even if a renewal landed in this very instant: its record must be freed
         return 0.0
 
@@ -115,7 +158,7 @@ class Belief:
         """Return for how many seconds belief has ended; 0.0 if it has not."""
         if not self._ends:
             return 0.0
-        at, loss = self._ends[0]
+        at, _, loss = self._ends[0]
         if isinstance(loss, LeaseExpiredError):
             return max(0.0, -self.left())  # since the deadline, however late that was noticed
         return ClockReading.now(self._objects.clock).elapsed(at)
@@ -151,50 +194,45 @@ class Belief:
             return False
         return True
 
-    def stop(self, loss: str | None = None) -> bool:
-        """Stop believing before a release is sent; return False if the lock was no longer held.
+    def end(self, by: End, reason: str = "", **fields: Any) -> bool:  # noqa: ANN401  those of the error
+        """End belief; return False if the lock was no longer held, so that this ends nothing.
 
-        ``loss`` is the reason of a release that the holder did not ask for: for the holder it is a loss.
+        Args:
+            by: What ends it.
+            reason: Of a loss, for its error.
+            fields: More of that error.
         """
-        if self.end_if_due() <= 0:
+        if by.is_decided and self.end_if_due() <= 0:
             return False
-        if loss is not None:
-            held = self.end(self.tenure.error(LeaseLostError, loss))
-            self._body.tell(self.lost)
-            return held
-        self._ends.append(end := (ClockReading.now(self._objects.clock), None))
-        if held := self._ends[0] is end:
+        loss = None if by.error is None else self.tenure.error(by.error, reason, **fields)
+        if loss is not None and by.reports is None:
+            return self._abandon(loss)
+        if loss is not None and by is End.TAKEN_OVER and self.phase is not Phase.HELD:
+            return self._turn_into_loss(loss)
+        self._ends.append(end := (ClockReading.now(self._objects.clock), by, loss))
+        _, first_by, first_loss = first = self._ends[0]
+        if first_loss is not None:
+            # Also for another thread that has not come this far.
+            self.stands = self.stands or first_by.freed == "once its body has left"
+            self.lost, self.phase = first_loss, Phase.LOST
+        elif first is end:
             self.phase = Phase.RELEASING
+        if first is end and loss is not None:
+            self._body.note(loss)
+            self._body.report_soon()
+        if by.is_decided and self.lost is not None:
+            self._body.tell(self.lost)
+        return first is end
+
+    def _abandon(self, loss: LeaseLostError) -> bool:
+        """Lose it without a word, and whatever another thread of the parent was about to do."""
+        self._body.forget()  # they belong to the parent
+        if held := self.phase is Phase.HELD:
+            self.lost, self.phase = loss, Phase.LOST
         return held
 
-    def lose(self, reason: str) -> None:
-        """Lose it for a reason of its holder. Its record stays until the body has left."""
-        if self.end_if_due() > 0 and self.end(self.tenure.error(LeaseLostError, reason)):
-            self.stands = True
-            self._body.tell(self.lost)
-
-    def abandon(self, reason: str) -> None:
-        """End belief without a write and without reporting it: in a forked child."""
-        self._body.forget()  # they belong to the parent
-        if self.phase is Phase.HELD:
-            self.lost, self.phase = self.tenure.error(LeaseLostError, reason), Phase.LOST
-
-    def end(self, loss: LeaseLostError) -> bool:
-        """Make a loss final; False if belief has ended by something else."""
-        self._ends.append((ClockReading.now(self._objects.clock), loss))
-        _, first = self._ends[0]
-        if first is not None:
-            self.lost, self.phase = first, Phase.LOST  # also for another thread that has not come this far
-        if first is not loss:
-            return False
-        self._body.note(loss)
-        self._body.report_soon()
-        return True
-
-    def found_gone(self, loss: LeaseLostError) -> bool:
-        """Make a loss final that a renewal, or a release that was sent, has found; False if it has ended."""
-        if self.phase is Phase.HELD:
-            return self.end(loss)
+    def _turn_into_loss(self, loss: LeaseLostError) -> bool:
+        """Make a loss of a release or hand-over that found another's record; False if it has ended."""
         if self.phase in _ENDED:
             return False
         self.lost, self.phase = loss, Phase.LOST
@@ -202,7 +240,7 @@ class Belief:
         return True
 
     def hand_over(self) -> None:
-        """Note, after ``stop``, that a receiver writes over the record, or frees it (rule 15)."""
+        """Note, after a ``RELEASE``, that a receiver writes over the record, or frees it (rule 15)."""
         self.phase = Phase.HANDED_OVER
 
     def close(self) -> LeaseLostError | None:

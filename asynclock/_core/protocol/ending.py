@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from asynclock._core.protocol.belief import End
 from asynclock._core.protocol.body import nothing
-from asynclock.errors import LeaseExpiredError, LeaseTakenOverError
+from asynclock.errors import LeaseExpiredError
 
 if TYPE_CHECKING:
     import asyncio
@@ -58,10 +59,7 @@ class Ending:
         if not by.proven:
             self.end("released", f"{by.reason} since")
             return
-        error = self._belief.tenure.error(
-            LeaseTakenOverError, by.reason, new_owner=by.owner, new_token=by.token
-        )
-        if self._belief.found_gone(error):
+        if self._belief.end(End.TAKEN_OVER, by.reason, new_owner=by.owner, new_token=by.token):
             self.report_loss()
 
     def written_over(self) -> None:

@@ -7,7 +7,7 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from asynclock._core.protocol.belief import Phase
+from asynclock._core.protocol.belief import End, Phase
 from asynclock._core.protocol.decisions import Displaced
 from asynclock._core.protocol.outcomes import Landed
 from asynclock.errors import BackendError, ConfigError
@@ -25,7 +25,7 @@ _LONGER: Final = 1.01
 
 
 class Release:
-    """Frees the record of one held lock, after ``Belief.stop`` or after a loss. On the client's loop.
+    """Frees the record of one held lock, after its belief has ended. On the client's loop.
 
     Attributes:
         freed: The write that released the lock, and left it free, or kept (rule 21) or offered (rule 29).
@@ -54,12 +54,19 @@ class Release:
         return self._kept_until - self._objects.clock.boot()
 
     def let_go(self, loss: str | None = None) -> None:
-        """End belief and release in the background; ``loss`` as for ``Belief.stop``."""
-        if self._belief.stop(loss):
+        """End belief and release in the background.
+
+        ``loss`` is why the holder loses the lock; None: he has asked for it, or nobody uses it.
+        """
+        if self._stop(loss):
             self._in_flight.spawn(self._free_in_background())
 
+    def _stop(self, loss: str | None) -> bool:
+        """End belief; False if the lock was no longer held."""
+        return self._belief.end(End.RELEASE) if loss is None else self._belief.end(End.LET_GO, loss)
+
     async def free(self, until: float | None = None, *, hand_over: Callable[[], bool] | None = None) -> None:
-        """Free the lock, after ``Belief.stop``; ``Belief.lost`` then says whether it was found to be gone.
+        """Free the lock whose belief has ended; ``Belief.lost`` then says whether it was found to be gone.
 
         Args:
             until: Loop time to wait until, default the exit bound; after that it continues in the background.
@@ -138,9 +145,9 @@ class Release:
     async def free_through(self, objects: LockObjects, loss: str | None = None) -> None:
         """Free the lock by requests on another loop, because this one is closed; within the exit bound.
 
-        ``loss`` as for ``Belief.stop``.
+        ``loss`` as for ``let_go``.
         """
-        if self._belief.stop(loss) or self in self._in_flight.unfreed:
+        if self._stop(loss) or self in self._in_flight.unfreed:
             try:
                 async with asyncio.timeout(objects.timing.exit_bound):
                     freed = await self._free_record(through=objects)

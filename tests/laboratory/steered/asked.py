@@ -94,7 +94,7 @@ NOT_ASKED: Final[dict[tuple[str, str, str], Left]] = {
         "tests/unit/test_refusals.py::"
         "test_a_version_that_is_another_in_every_read_is_recognised_by_its_record",
     ),
-    ("release.py", "if self._belief.stop(loss) or self in self._in_flight.unfreed:", "try:"): Left(
+    ("release.py", "if self._stop(loss) or self in self._in_flight.unfreed:", "try:"): Left(
         _NO_LOOP,
         "tests/unit/test_close_elsewhere.py::test_a_client_whose_loop_was_closed_releases_on_another",
     ),
@@ -130,13 +130,7 @@ NOT_ASKED: Final[dict[tuple[str, str, str], Left]] = {
         "if self._ends:  # another thread has found the deadline passed just now",
         "self.sent = before",
     ): Left(_ONE_THREAD, _RACES + "test_the_answer_of_a_renewal_comes_after_the_loss"),
-    ("belief.py", "if held := self._ends[0] is end:", "return held"): Left(
-        _ONE_THREAD, _RACES + "test_a_loss_may_come_before_a_release"
-    ),
-    ("belief.py", "if first is not None:", "if first is not loss:"): Left(
-        _ONE_THREAD, _RACES + "test_a_release_may_come_before_the_deadline_is_noticed"
-    ),
-    ("belief.py", "if first is not loss:", "return False"): Left(
+    ("belief.py", "elif first is end:", "if first is end and loss is not None:"): Left(
         _ONE_THREAD, _RACES + "test_a_release_may_come_before_the_deadline_is_noticed"
     ),
     (
@@ -177,7 +171,7 @@ NOT_ASKED: Final[dict[tuple[str, str, str], Left]] = {
     ),
     (
         "release.py",
-        "if self._belief.stop(loss) or self in self._in_flight.unfreed:",
+        "if self._stop(loss) or self in self._in_flight.unfreed:",
         "the end",
     ): Left(_NO_LOOP, _RACES + "test_an_exit_writes_nothing_for_a_lock_that_was_lost_before"),
     (
