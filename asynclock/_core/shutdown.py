@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
@@ -100,7 +101,8 @@ def install_signal_handlers() -> None:
     most ``min(2 s, validity / 5)``, and events report all this after them. Without these handlers,
     a signal that ends the process leaves its locks to expire. Leases of ``renewal="loop"`` clients
     are released on their loop, which must be running; the previous handler runs after that. A signal
-    that is ignored (``nohup``) stays ignored and releases nothing.
+    that is ignored (``nohup``) stays ignored and releases nothing. So does one whose handler was set by
+    the program that this Python is embedded in, with a ``RuntimeWarning``: Python cannot call that handler.
 
     Raises:
         RuntimeError: Not called from the main thread.
@@ -109,14 +111,18 @@ def install_signal_handlers() -> None:
         raise RuntimeError("install_signal_handlers() must be called from the main thread")
     for number in _SIGNALS:
         previous = signal.getsignal(number)
-        if previous is not signal.SIG_IGN and not isinstance(previous, _Handler):
+        if previous is None:
+            what = f"{number.name} has a handler that Python cannot call, set by the program around it"
+            act = "it stays, and releases no lease: release them before, or let them expire"
+            warnings.warn(f"{what}; {act}", RuntimeWarning, stacklevel=2)
+        elif previous is not signal.SIG_IGN and not isinstance(previous, _Handler):
             signal.signal(number, _Handler(previous))
 
 
 class _Handler:
     """A signal handler that releases every lease and then calls the previous handler."""
 
-    def __init__(self, previous: Callable[[int, FrameType | None], Any] | int | None) -> None:
+    def __init__(self, previous: Callable[[int, FrameType | None], Any] | int) -> None:
         self._previous = previous
 
     def __call__(self, number: int, frame: FrameType | None) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import asynclock
 from asynclock import Lease, LeaseLostError, LeaseSettings
+from asynclock.spark.work.threads import stopped_by_signals
 from asynclock.testing._faulty import Fault
 from tests.unit.kit import FAST, KEY, STEADY, World, faulty, hudi_record, in_virtual_time, our_record
 from tests.unit.programs import SYNC_HELD, record, run, signalled
@@ -39,6 +40,35 @@ def test_a_signal_with_handlers_installed_releases_and_then_kills(
 
     assert outcome == -number, errors
     assert record(tmp_path).expired
+
+
+def test_a_handler_that_is_not_pythons_stays_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program around this Python set it: we could not call it, and its signal would do nothing more."""
+    taken: list[int] = []
+    before = {signal.SIGTERM: None, signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.SIG_IGN}
+    monkeypatch.setattr(signal, "getsignal", lambda number: before[number])
+    monkeypatch.setattr(signal, "signal", lambda number, _: taken.append(number))
+
+    with pytest.warns(RuntimeWarning, match="SIGTERM .* releases no lease") as told:
+        asynclock.install_signal_handlers()
+
+    assert taken == [signal.SIGHUP]
+    assert [each.filename for each in told] == [__file__]
+
+
+def test_streams_leave_a_handler_that_is_not_pythons(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They could not put it back after their work; the log says that it does not stop them."""
+    taken: list[tuple[int, object]] = []
+    before = {signal.SIGTERM: None, signal.SIGINT: signal.SIG_DFL}
+    monkeypatch.setattr(signal, "getsignal", lambda number: before[number])
+    monkeypatch.setattr(signal, "signal", lambda number, handler: taken.append((number, handler)))
+
+    with stopped_by_signals(threading.Event()):
+        assert [number for number, _ in taken] == [signal.SIGINT]
+    assert taken[1:] == [(signal.SIGINT, signal.SIG_DFL)]
+    assert "SIGTERM has a handler that is not Python's" in caplog.text
 
 
 @pytest.mark.parametrize("renewal", ["thread", "loop"])

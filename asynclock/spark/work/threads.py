@@ -29,7 +29,11 @@ def side_by_side(work: Mapping[str, Callable[[], object]]) -> None:
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Make SIGINT and SIGTERM set ``stop``; has no effect outside the main thread."""
+    """Make SIGINT and SIGTERM set ``stop``; has no effect outside the main thread.
+
+    A handler that was set by the program that this Python is embedded in stays, and a warning in the log
+    says so: Python could not put it back.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -38,7 +42,12 @@ def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
         log.info("%s: each stream finishes its batch", signal.Signals(number).name)
         stop.set()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in [each for each, handler in before.items() if handler is None]:
+        log.warning("%s has a handler that is not Python's: it stays, and stops no stream", number.name)
+        del before[number]
+    for number in before:
+        signal.signal(number, handle)
     try:
         yield
     finally:
