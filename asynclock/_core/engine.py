@@ -17,7 +17,6 @@ from asynclock._core.protocol.acquire import Acquisition
 from asynclock._core.protocol.acquire_call import AcquireCall
 from asynclock._core.protocol.belief import End
 from asynclock._core.protocol.decisions import Observation, Seen, Verdict
-from asynclock._core.protocol.outcomes import Attempt
 from asynclock._core.protocol.waiting import Fairness
 from asynclock._core.redemption import Redemption
 from asynclock._core.status import own_status
@@ -346,8 +345,7 @@ class LockEngine:
         """Free a lock that was offered by a ticket that nobody has."""
         await asyncio.wait([held.ending.future])
         if (offered := held.release.freed) is not None and not offered.record.expired:
-            offer = Attempt(offered.record, None, self._objects.now(), version=offered.version)
-            await held.claim.free(offer)
+            await held.claim.free(offered)
 
     async def _begun(self, held: HeldLock, hooks: LeaseHooks) -> HeldLock:
         try:

@@ -31,7 +31,7 @@ class Redemption(Acquisition):
         record = seen.record
         # Nobody believes in an offer, so it need not have run out. It is spent once another record stands.
         offered = record is not None and record.owner == self._offer and not record.expired
-        if offered or self._stake.claim.recognise(seen) is not None:
+        if offered or self._stake.claim.settle(seen) is not None:
             return Verdict(free=True, wait=0.0)
         holder = None if record is None or record.expired or record.is_kept else record.holder or record.owner
         raise TicketSpentError(key=self._key, holder=holder)

@@ -33,7 +33,7 @@ PROMISE_NOW: Final = f"{_ISSUER}.promise"
 RENEWED: Final = f"{_ISSUER}.renewed"
 UNTIL_SETTLED: Final = f"{_ISSUER}.until_settled"
 _CLAIM: Final = "asynclock._core.protocol.claim:Claim"
-RECOGNISE: Final = f"{_CLAIM}.recognise"
+SETTLE: Final = f"{_CLAIM}.settle"
 FREE: Final = f"{_CLAIM}.free"
 CLAIM_WRITE: Final = f"{_CLAIM}.write"
 FREE_ONCE: Final = f"{_CLAIM}.free_once"
@@ -128,7 +128,7 @@ MUTANTS: Final = (
     # Writing: nonces, read-back, conditions.
     Mutant(
         "adopt whatever record is found",
-        RECOGNISE,
+        SETTLE,
         "self._by_nonce.get($nonce)",
         "next(reversed(self._by_nonce.values()), None)",
         HEAD,
@@ -136,9 +136,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "adopt by owner instead of nonce",
-        RECOGNISE,
-        "$attempt = self._by_nonce.get($seen.record.nonce)",
-        "owner = $seen.record.owner\n"
+        SETTLE,
+        "$attempt = self._by_nonce.get($nonce)",
+        "owner = record.owner\n"
         "own = [each for each in self._by_nonce.values() if each.record.owner == owner]\n"
         "$attempt = own[-1] if own else None",
         ONE,
@@ -179,10 +179,9 @@ MUTANTS: Final = (
     Mutant(
         "release without a condition",
         WRITE,
-        "if $attempt.base is None: $create\n"
-        "else: $name, $put = $condition, backend.put_if_match($key, $body, $base)",
-        "if $attempt.record.expired: $name, $put = $condition, backend.put($key, $body)\n"
-        "elif $attempt.base is None: $create\n"
+        "if base is None: $create\nelse: $name, $put = $condition, backend.put_if_match($key, $body, $base)",
+        "if record.expired: $name, $put = $condition, backend.put($key, $body)\n"
+        "elif base is None: $create\n"
         "else: $name, $put = $condition, backend.put_if_match($key, $body, $base)",
         HEAD,
         "zombie-writes",
@@ -190,24 +189,24 @@ MUTANTS: Final = (
     Mutant(
         "treat an unknown renewal as done",
         RENEW,
-        "if isinstance($outcome, Attempt): *$extend\nreturn await self._read_back($outcome)",
-        "self._extend($outcome if isinstance($outcome, Attempt) else attempt)\nreturn None",
+        "if isinstance($outcome, Landed): *$extend\nreturn await self._read_back($outcome)",
+        "self._extend($outcome.attempt)\nreturn None",
         ONE,
         "partition",
     ),
     Mutant(
         "treat an unknown acquisition as done",
         ROUND,
-        "if isinstance($outcome, Attempt): $take\nelse: $fail",
-        'await self._take($outcome if isinstance($outcome, Attempt) else attempt, "acquired")',
+        "if isinstance($outcome, Landed): $take\nelse: $fail",
+        'await self._take($outcome.attempt, "acquired")',
         HEAD,
         "contention",
     ),
     Mutant(
         "treat 409 and 412 as held by another",
         READ_AND_ADOPT,
-        "$mine = claim.recognise($seen)",
-        "$mine = None",
+        "$landed = claim.settle($seen)",
+        "$landed = None",
         Invariant.TAKEOVER_BOUND,
         "single-faults",
     ),
@@ -257,8 +256,8 @@ MUTANTS: Final = (
     Mutant(
         "give up a release that was refused",
         FREE,
-        "self.recognise($seen)",
-        "None",
+        "if $landed is None: $gone",
+        "if True: $gone",
         LEFT,
         "cancellations",
     ),
@@ -266,7 +265,8 @@ MUTANTS: Final = (
         "give up a release that was not answered",
         FREE,
         "except (BackendError, ConfigError) as error: self.error = error",
-        "except (BackendError, ConfigError): return Landed(head.record.released(nonce=None), None)",
+        "except (BackendError, ConfigError): "
+        "return Landed(head._replace(record=head.record.released(nonce=None)))",
         LEFT,
         "single-faults",
     ),
@@ -274,17 +274,15 @@ MUTANTS: Final = (
         "do not release at all",
         FREE_ONCE,
         "$outcome = await $objects.write(self._key, $attempt, timeout=$limit)",
-        "$outcome = Landed($attempt.record, $attempt.base)",
+        "$outcome = Landed($attempt.at($attempt.base))",
         LEFT,
         "single-faults",
     ),
     Mutant(
         "take the first try of a release for its end",
         FREE_HELD,
-        "if $tried is not None and isinstance(outcome := $tried[1], Landed):\n"
-        "    self._note_freed(outcome)\n    return",
-        "if $tried is not None:\n"
-        "    self._note_freed(Landed($tried[0].record, getattr($tried[1], 'version', None)))\n    return",
+        "if isinstance($tried, Landed): *$freed",
+        "if $tried is not None:\n    self._note_freed(Landed($tried.attempt))\n    return",
         LEFT,
         "single-faults",
     ),
@@ -658,8 +656,8 @@ MUTANTS: Final = (
     Mutant(
         "make a second lease of one attempt",
         READ_AND_ADOPT,
-        "$mine is not None and not claim.is_spent($mine)",
-        "$mine is not None",
+        "$landed is not None and not claim.is_spent($attempt)",
+        "$landed is not None",
         HEAD,
         "hudi-endings",
         also=(
@@ -682,9 +680,10 @@ MUTANTS: Final = (
     Mutant(
         "take an operator's break for one's own release",
         FREE,
-        "self._read_back($seen, $owner)",
-        "Landed($seen.record, $seen.version, read_back=True) "
-        "if $seen.record is not None and $seen.record.expired and $seen.record.owner == $owner else None",
+        "$landed = self.settle($seen)",
+        "$landed = self.settle($seen)\n"
+        "if $seen.record is not None and $seen.record.expired and $seen.record.owner == head.record.owner:\n"
+        "    $landed = Landed(Attempt($seen.record, None, head.sent), read_back=True)",
         Invariant.LOSS_IS_TOLD,
         "broken",
     ),
@@ -915,8 +914,8 @@ MUTANTS: Final = (
     Mutant(
         "take a lost answer for a refusal",
         WRITE,
-        "Refused($error) if isinstance($error, PreconditionFailedError) else Open($error)",
-        "Refused($error)",
+        "if isinstance($error, PreconditionFailedError): $refused",
+        "$refused",
         Invariant.LOSS_IS_TRUE,
         "zombie-writes",
     ),

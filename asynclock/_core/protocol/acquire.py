@@ -10,7 +10,7 @@ from asynclock._core.portal import cancelled_for
 from asynclock._core.protocol.belief import End
 from asynclock._core.protocol.decisions import Seen, Verdict, judge
 from asynclock._core.protocol.held import HeldLock
-from asynclock._core.protocol.outcomes import Attempt, Refused
+from asynclock._core.protocol.outcomes import Attempt, Landed, Refused
 from asynclock._core.protocol.stake import Stake
 from asynclock._core.record import LockRecord
 from asynclock.errors import BackendError
@@ -160,8 +160,8 @@ class Acquisition:
         self._observation.freed = None
         self._objects.in_flight.note(stands=True)
         outcome = await self._stake.claim.write(attempt, timeout=self._call.request_limit())
-        if isinstance(outcome, Attempt):
-            await self._take(outcome, "acquired")
+        if isinstance(outcome, Landed):
+            await self._take(outcome.attempt, "acquired")
         else:
             self._note_outcome(outcome)
         back = seen if self._held is not None else await self._read_and_adopt()
@@ -202,7 +202,7 @@ class Acquisition:
         """Return the kind of an acquisition over ``seen``, for its event."""
         if self._stake.given is not None:
             return "handover"
-        ended = seen.record is None or seen.record.expired or self._stake.claim.recognise(seen) is not None
+        ended = seen.record is None or seen.record.expired or self._stake.claim.settle(seen) is not None
         return "" if ended else "takeover"
 
     # Looking.
@@ -222,15 +222,15 @@ class Acquisition:
         claim = self._stake.claim
         seen = await self._objects.read(self._key, timeout=self._call.request_limit())
         self._observation.note(seen)
-        mine = claim.recognise(seen)
-        if mine is not None and not claim.is_spent(mine):
-            await self._take(mine, "adopted")
-        elif mine is None and not claim.open_on(seen.version):
+        landed = claim.settle(seen)
+        if landed is not None and not claim.is_spent(landed.attempt):
+            await self._take(landed.attempt, "adopted")
+        elif landed is None and not claim.open_on(seen.version):
             self._stake.found_gone(seen)
         return seen
 
     def _judge(self, seen: Seen) -> Verdict:
-        if self._stake.claim.recognise(seen) is not None:
+        if self._stake.claim.settle(seen) is not None:
             # Ours, but too late, spent or handed over: write over it, under a new token.
             return Verdict(free=True, wait=0.0)
         verdict = judge(seen, self._observation, self._objects.timing)
@@ -287,9 +287,10 @@ class Acquisition:
             epoch=token,
             holder=issuer.holder,
         ).lasting(lease)
-        mine = claim.recognise(seen)
+        landed = claim.settle(seen)
         dropped = seen.record is not None and seen.record.epoch is None  # by a Hudi writer
-        unsettled = mine is not None and claim.settles_at(mine) is not None  # nobody has waited for its token
+        # Nobody has waited for the token of our own write.
+        unsettled = landed is not None and claim.settles_at(landed.attempt) is not None
         settled_at = token / 1e6 if dropped or unsettled else None
         return Attempt(record, seen.version, now, settled_at)
 

@@ -47,17 +47,14 @@ class Claim:
         if landed is not None:
             self._by_nonce[landed.record.nonce] = landed
             self.spend(landed)
-        self._freeing: list[str | None] = []
+        self._freeing: dict[str | None, Attempt] = {}  # like ``_by_nonce``, the writes of ``free``
         self.doubtful: bool = False
         self.refusal: BackendError | None = None
         self.error: BackendError | ConfigError | None = None
         self.offer: str | None = None
 
-    async def write(self, attempt: Attempt, *, timeout: float) -> Attempt | Refused | Open:
+    async def write(self, attempt: Attempt, *, timeout: float) -> Outcome:
         """Send one attempt, and remember its outcome. A cancelled call waits for the outcome first.
-
-        Returns:
-            The attempt with its version if it landed; else why not.
 
         Raises:
             BackendError: Waiting does not help; ``written`` says whether the write may be in the store.
@@ -75,12 +72,11 @@ class Claim:
             except asyncio.CancelledError:
                 self._note_doubt(attempt)
                 raise
-            if not isinstance(outcome, Landed):
-                if isinstance(outcome, Open):  # a refusal is believed
-                    self._note_doubt(attempt, outcome.error)
-                return outcome
-            landed = self._by_nonce[nonce] = attempt.at(outcome.version)
-            return landed
+            if isinstance(outcome, Landed):
+                self._by_nonce[nonce] = outcome.attempt
+            elif isinstance(outcome, Open):  # a refusal is believed
+                self._note_doubt(attempt, outcome.error)
+            return outcome
 
     def _note_doubt(self, attempt: Attempt, error: BackendError | None = None) -> None:
         """Note that an attempt has no answer. A renewal leaves no doubt: it frees and takes nothing."""
@@ -95,14 +91,28 @@ class Claim:
         """Note that an attempt makes a lease; neither it nor a renewal of that lease makes another."""
         self._spent.append(attempt.record.owner)
 
-    def recognise(self, seen: Seen) -> Attempt | None:
-        """Return the attempt that ``seen`` shows to have landed, with its version; else None."""
-        if seen.record is None or seen.record.expired or seen.record.nonce is None:
+    def settle(self, seen: Seen) -> Landed | None:
+        """Return the write of this claim that a read shows to have landed; None: it shows none (rule 2).
+
+        Only here nonces are compared. If it ``frees`` the lock, ``free`` has sent it, not an operator.
+        """
+        record, version = seen.record, seen.version
+        if record is None:
             return None
-        attempt = self._by_nonce.get(seen.record.nonce)
-        if attempt is not None and attempt.version != seen.version:
-            attempt = self._by_nonce[seen.record.nonce] = attempt.at(seen.version)
-        return attempt
+        nonce = record.nonce
+        if nonce in self._freeing:
+            freeing = self._freeing[nonce]
+            # Without a nonce, only a free record of that owner is a release.
+            ours = nonce is not None or (record.expired and record.owner == freeing.record.owner)
+            return Landed(freeing.at(version), read_back=True) if ours else None
+        if record.expired or nonce is None:
+            return None
+        attempt = self._by_nonce.get(nonce)
+        if attempt is None:
+            return None
+        if attempt.version != version:
+            attempt = self._by_nonce[nonce] = attempt.at(version)
+        return Landed(attempt, read_back=True)
 
     def open_on(self, base: str | None) -> bool:
         """Whether an attempt on ``base`` may still land."""
@@ -141,7 +151,7 @@ class Claim:
         *,
         kept_until: float = -math.inf,
         through: LockObjects | None = None,
-        tried: tuple[Attempt, Outcome] | None = None,
+        tried: Outcome | None = None,
     ) -> Landed | Displaced | None:
         """Write a free record, so that nothing of this claim is held or can still land (rule 3).
 
@@ -149,8 +159,7 @@ class Claim:
         landed. Success makes every pending write on that version fail. If the version is gone, the object is
         read once, and freed if it shows one of these attempts. While the outcome is unknown, this is repeated
         with backoff, for L plus a request timeout. If this claim's event loop is closed, the requests go
-        ``through`` other objects. ``tried`` is the write that ``free_once`` already sent without a clear
-        answer.
+        ``through`` other objects. ``tried`` is the answer to a write that ``free_once`` already sent.
 
         Until ``kept_until``, by the boot clock, the record is not free but a live one that promises what is
         left of that time. No client believes in it or renews it (rule 21).
@@ -166,7 +175,7 @@ class Claim:
         pause = first = objects.timing.poll_interval / 4
         while not refusals.final:
             try:
-                attempt, outcome = tried or await self.free_once(head, kept_until, objects)
+                outcome = tried or await self.free_once(head, kept_until, objects)
                 tried = None
                 if isinstance(outcome, Landed):
                     return outcome
@@ -176,15 +185,15 @@ class Claim:
             except (BackendError, ConfigError) as error:
                 self.error = error  # try again, even after a refusal: permissions and credentials come back
             else:
-                if (freed := self._read_back(seen, head.record.owner)) is not None:
-                    return freed
-                base = attempt.base, None if head.version is None else head.record
+                landed = self.settle(seen)
+                if landed is not None and landed.attempt.frees:
+                    return landed
+                base = outcome.attempt.base, None if head.version is None else head.record
                 self._note_refusal(refusals, outcome, base, seen)
-                if seen.version != attempt.base:
-                    mine = self.recognise(seen)
-                    if mine is None:
+                if seen.version != outcome.attempt.base:
+                    if landed is None:
                         return displaced(seen, head.record.owner, proven=not self.doubtful)
-                    head = mine
+                    head = landed.attempt
                     continue
             if loop.time() >= until or objects.closed is not None:
                 return None
@@ -204,8 +213,8 @@ class Claim:
         objects: LockObjects | None = None,
         *,
         timeout: float | None = None,
-    ) -> tuple[Attempt, Outcome]:
-        """Send one write of ``free``; return it and the store's answer.
+    ) -> Outcome:
+        """Send one write of ``free``; return the store's answer.
 
         Raises BackendError or ConfigError if nothing was written.
         """
@@ -215,8 +224,7 @@ class Claim:
         # No successor may build on a token from the future: drop our fields, as Hudi does (rule 11).
         keep_token = objects.issuer.until_settled(max(unsettled, default=None)) <= 0
         nonce = objects.issuer.fresh_nonce() if keep_token else None
-        self._freeing.append(nonce)
-        attempt = await self._attempt_to_free(objects, head, nonce, kept_until)
+        attempt = self._freeing[nonce] = await self._attempt_to_free(objects, head, nonce, kept_until)
         try:
             outcome = await objects.write(self._key, attempt, timeout=timeout)
         except (BackendError, ConfigError) as error:
@@ -225,7 +233,7 @@ class Claim:
         self.error = None if isinstance(outcome, Landed) else outcome.error
         if isinstance(outcome, Open) and outcome.error.written == "unknown":
             self.doubtful = True
-        return attempt, outcome
+        return outcome
 
     async def _attempt_to_free(
         self, objects: LockObjects, head: Attempt, nonce: str | None, kept_until: float
@@ -240,12 +248,3 @@ class Claim:
         valid_until = objects.issuer.promise(now, lease=left) or head.record.valid_until_ms
         kept = head.record.kept(nonce=nonce, valid_until_ms=valid_until, seconds=left, owner=self.offer)
         return Attempt(kept, base, now)
-
-    def _read_back(self, seen: Seen, owner: str) -> Landed | None:
-        """Return the write of ``free`` for ``owner`` that ``seen`` shows, not an operator's; else None."""
-        record, version = seen.record, seen.version
-        if record is None or version is None or record.nonce not in self._freeing:
-            return None
-        # Without a nonce, only a free record of that owner is a release.
-        ours = record.nonce is not None or (record.expired and record.owner == owner)
-        return Landed(record, version, read_back=True) if ours else None

@@ -11,7 +11,7 @@ from asynclock._core.protocol.timing import Timing, longest_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asynclock._core.protocol.outcomes import Landed
+    from asynclock._core.protocol.outcomes import Attempt
     from asynclock._core.record import LockRecord
     from asynclock.clock import ClockReading, Date
 
@@ -40,7 +40,7 @@ class Observation:
 
     def __init__(self) -> None:
         # Our own last release, if nothing newer was seen: it lets us acquire in one request.
-        self.freed: Landed | None = None
+        self.freed: Attempt | None = None
         # What was judged last, and as what, for the status in a timeout.
         self.last: tuple[Seen, Verdict] | None = None
         self.needed: bool = False  # only observing will tell when the record seen last is free

@@ -10,7 +10,7 @@ from asynclock._core.inflight import InFlight
 from asynclock._core.portal import current_task
 from asynclock._core.protocol.decisions import Seen
 from asynclock._core.protocol.issuer import Issuer
-from asynclock._core.protocol.outcomes import Landed, Open, Refused
+from asynclock._core.protocol.outcomes import Attempt, Landed, Open, Refused
 from asynclock._core.protocol.unanswered import Unanswered
 from asynclock._core.protocol.verifier import Verifier
 from asynclock._core.record import parse_record
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
     from random import Random
 
-    from asynclock._core.protocol.outcomes import Attempt, Outcome
+    from asynclock._core.protocol.outcomes import Outcome
     from asynclock._core.protocol.timing import Timing
     from asynclock.backend import Backend, Entry, Stored, Written
     from asynclock.clock import Clock
@@ -161,25 +161,28 @@ class LockObjects:
         Raises:
             BackendError: No waiting helps, as with AccessDeniedError; ``written`` says whether it may stand.
         """
-        body, backend = attempt.record.encode(), self._backend
+        record, base, sent, settled_at, _ = attempt
+        body, backend = record.encode(), self._backend
         put: Coroutine[object, object, Written]
-        if attempt.base is None:
+        if base is None:
             name, put = "put_if_absent", backend.put_if_absent(key, body)
         else:
-            name, put = "put_if_match", backend.put_if_match(key, body, attempt.base)
+            name, put = "put_if_match", backend.put_if_match(key, body, base)
         if backend.min_write_interval > 0:
             self._note_write(key)
         try:
             written = await self.request(name, key, put, timeout)
         except ConfigError as error:
-            detail = str(error)
-            return Open(BackendUnavailableError(backend=backend.name, operation=name, key=key, detail=detail))
+            closed = BackendUnavailableError(backend=backend.name, operation=name, key=key, detail=str(error))
+            return Open(attempt, closed)
         except BackendError as error:
             if not error.transient:
                 raise
-            return Refused(error) if isinstance(error, PreconditionFailedError) else Open(error)
-        self.time.observe(written.server_time, sent=attempt.sent, arrived=ClockReading.now(self.clock))
-        return Landed(attempt.record, written.version)
+            if isinstance(error, PreconditionFailedError):
+                return Refused(attempt, error)
+            return Open(attempt, error)
+        self.time.observe(written.server_time, sent=sent, arrived=ClockReading.now(self.clock))
+        return Landed(Attempt(record, base, sent, settled_at, written.version))
 
     async def put(self, key: str, body: bytes, version: str | None) -> None:
         """Write an object other than a lock over that version, or create it; raises what ``request`` does."""

@@ -26,6 +26,11 @@ class Attempt(NamedTuple):
     settled_at: float | None = None
     version: str | None = None
 
+    @property
+    def frees(self) -> bool:
+        """Whether it frees the lock, or keeps it for nobody that believes in it."""
+        return self.record.expired or self.record.is_kept
+
     def at(self, version: str | None) -> Attempt:
         """Return this attempt as one that became ``version``."""
         return Attempt(self.record, self.base, self.sent, self.settled_at, version)
@@ -35,26 +40,27 @@ class Landed(NamedTuple):
     """The write is in the store.
 
     Attributes:
-        version: What it became.
+        attempt: The write, with the version that it became.
         read_back: Its answer was lost; a read has shown that it landed.
     """
 
-    record: LockRecord
-    version: str
+    attempt: Attempt
     read_back: bool = False
 
 
 class Refused(NamedTuple):
     """The store refused the condition. A copy sent by a layer below may have landed: read back."""
 
+    attempt: Attempt
     error: PreconditionFailedError
 
 
 class Open(NamedTuple):
     """Nobody knows whether the write landed, or still may: read back."""
 
+    attempt: Attempt
     error: BackendError
 
 
 Outcome: TypeAlias = Landed | Refused | Open
-"""The store's answer to one write."""
+"""The store's answer to one write, from ``LockObjects.write`` and from ``Claim.write``."""

@@ -32,7 +32,7 @@ class Release:
     """
 
     def __init__(self, belief: Belief, ending: Ending, renewer: Renewer) -> None:
-        self.freed: Landed | None = None
+        self.freed: Attempt | None = None
         self._tenure = belief.tenure
         self._objects = belief.tenure.objects
         self._in_flight = belief.tenure.objects.in_flight
@@ -83,8 +83,8 @@ class Release:
                     # Nearly always enough, and then it needs no task of its own.
                     with suppress(BackendError, ConfigError):
                         tried = await self._claim.free_once(self._tenure.head, timeout=bound)
-                if tried is not None and isinstance(outcome := tried[1], Landed):
-                    self._note_freed(outcome)
+                if isinstance(tried, Landed):
+                    self._note_freed(tried)
                     return
             await self._outlast(
                 freeing or self._in_flight.spawn(self._free_in_background(tried, hand_over)), until
@@ -117,7 +117,7 @@ class Release:
 
     async def _free_in_background(
         self,
-        tried: tuple[Attempt, Outcome] | None = None,
+        tried: Outcome | None = None,
         hand_over: Callable[[], bool] | None = None,
     ) -> None:
         self._in_flight.note_unfreed(self)
@@ -137,7 +137,7 @@ class Release:
         self._note_freed(freed)
 
     async def _free_record(
-        self, *, through: LockObjects | None = None, tried: tuple[Attempt, Outcome] | None = None
+        self, *, through: LockObjects | None = None, tried: Outcome | None = None
     ) -> Landed | Displaced | None:
         kept_until = self._kept_until
         return await self._claim.free(self._tenure.head, kept_until=kept_until, through=through, tried=tried)
@@ -171,11 +171,11 @@ class Release:
             self._ending.found_gone(freed)
         elif freed is None:
             self.give_up("the store did not answer")
-        elif freed.record.expired:
-            self.freed = freed
+        elif freed.attempt.record.expired:
+            self.freed = freed.attempt
             self._ending.end("released", reason="read_back" if freed.read_back else "")
         else:
-            self.freed, reason = freed, "" if self._claim.offer is None else "transfer"
+            self.freed, reason = freed.attempt, "" if self._claim.offer is None else "transfer"
             kept = f"kept for another {max(0.0, self.left_to_keep()):.0f} s"
             self._ending.end("released", kept, reason=reason)
 

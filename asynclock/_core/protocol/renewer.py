@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from asynclock._core.names import by_name
 from asynclock._core.protocol.belief import Phase
 from asynclock._core.protocol.decisions import Displaced, displaced
-from asynclock._core.protocol.outcomes import Attempt, Refused
+from asynclock._core.protocol.outcomes import Attempt, Landed, Refused
 from asynclock.errors import BackendError, ConfigError, RecordCorruptError
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Renewer:
             record = objects.issuer.renewed(base.record, now, self._belief.count_cap_from(now))
             attempt = Attempt(record, base.version, now, base.settled_at)
             outcome = await self._claim.write(attempt, timeout=left)
-            if isinstance(outcome, Attempt):
-                self._extend(outcome)
+            if isinstance(outcome, Landed):
+                self._extend(outcome.attempt)
                 return None
             return await self._read_back(outcome)
         except RecordCorruptError as corrupt:
@@ -96,12 +96,13 @@ class Renewer:
         except ConfigError:
             return error  # the write is as open as before
         head = self._tenure.head
-        mine = self._claim.recognise(seen)
-        if mine is not None and mine.sent is not head.sent:
-            self._extend(mine, reason="read_back")
+        landed = self._claim.settle(seen)
+        if landed is not None and landed.attempt.sent is not head.sent:
+            self._extend(landed.attempt, reason="read_back")
             return None
-        if mine is not None:
-            self._tenure.head = mine  # written again under its nonce: the next renewal replaces that
+        if landed is not None:
+            # Written again under its nonce: the next renewal replaces that.
+            self._tenure.head = landed.attempt
         if seen.version == self._tenure.head.version:
             if isinstance(outcome, Refused):
                 refusals = self._tenure.refusals
