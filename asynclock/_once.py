@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from asynclock._core.client import Core
     from asynclock._core.handles import LeaseHandle
-    from asynclock.events import Kind
+    from asynclock._kinds import Kind
     from asynclock.lock import Lock
 
 P = ParamSpec("P")

@@ -7,45 +7,22 @@ import os
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from asynclock._codes import Code, coded
+from asynclock._kinds import NEWS
 from asynclock._log import log
 from asynclock._secrets import clean_url
 from asynclock._text import SUFFIX, printable
 from asynclock.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from asynclock._kinds import Kind
     from asynclock.clock import Clock
 
 
-Kind = Literal[
-    "waiting",
-    "acquire_failed",
-    "acquired",
-    "adopted",
-    "not_acquired",
-    "renewed",
-    "renewal_failed",
-    "stalled",
-    "lost",
-    "release_pending",
-    "released",
-    "release_unconfirmed",
-    "reaped",
-    "updated",
-]
-_NEWS: Final[Mapping[str, int]] = {
-    "waiting": logging.INFO,
-    "acquire_failed": logging.WARNING,
-    "renewal_failed": logging.WARNING,
-    "lost": logging.WARNING,
-    "release_pending": logging.WARNING,
-    "release_unconfirmed": logging.WARNING,
-}
-"""What a narrator tells of its own accord, and on which level; of other events only if they end such news."""
 logger: Final = logging.getLogger("asynclock")
 LONGEST_TEXT: Final = 2048
 """Characters of a key, a URL or an explanation in an event; a lock's name has 512 at most."""
@@ -300,7 +277,7 @@ class Events:
         narrator = self.narrator
         if narrator is None or narrator.alert:
             return narrator is not None
-        return kind in _NEWS and logger.isEnabledFor(_NEWS[kind])
+        return kind in NEWS and logger.isEnabledFor(NEWS[kind])
 
 
 def logged(event: Event) -> dict[str, str | int | float]:

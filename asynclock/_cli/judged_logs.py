@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from asynclock._kinds import BEGINS, ENDS_BELIEF, OF_LEASES
 from asynclock._text import printable
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 _NAME: Final = "asynclock.event"
 _NAMED: Final = re.compile(rb'"asynclock\.event"\s*:')
-_BEGINS: Final = frozenset({"acquired", "adopted"})
-_ENDS: Final = frozenset({"lost", "released", "release_pending", "release_unconfirmed"})
-_KNOWN: Final = _BEGINS | _ENDS | {"renewed", "updated"}
 _TIME: Final = "asynclock.time"
 _NEVER: Final = (math.inf, -math.inf)
 _LEAST_STEP: Final = 1.0
@@ -73,11 +71,11 @@ class _Hold:
     def add(self, entry: _Entry) -> None:
         """Add an event; the same one may come twice, and in any order."""
         self.token = entry.token if self.token is None else self.token
-        if (age := entry.duration if entry.kind in _ENDS else entry.age) is not None:
+        if (age := entry.duration if entry.kind in ENDS_BELIEF else entry.age) is not None:
             self.written = _with(self.written, entry.time - age)
-        if entry.kind in _BEGINS:
+        if entry.kind in BEGINS:
             self.acquired = entry.time
-        elif entry.kind not in _ENDS:
+        elif entry.kind not in ENDS_BELIEF:
             self.renewed = _with(self.renewed, entry.time)
         elif self.ended is None or entry.time - entry.since_end < self.ended:
             self.ended = entry.time - entry.since_end
@@ -207,7 +205,7 @@ def _entries(log: Iterable[bytes], verdict: Verdict, *, shared_files: bool) -> I
         if not isinstance(fields, dict) or not {_NAME, _TIME} <= fields.keys():
             verdict.foreign += 1
             continue
-        if isinstance(fields[_NAME], str) and fields[_NAME] not in _KNOWN:
+        if isinstance(fields[_NAME], str) and fields[_NAME] not in OF_LEASES:
             continue
         if (entry := _entry(fields, shared_files=shared_files)) is None:
             verdict.damaged += 1

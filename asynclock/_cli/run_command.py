@@ -20,6 +20,7 @@ from asynclock._cli.run_words import CMD, RunCommand
 from asynclock._cli.target import connect_to, holder_with_note, refuse_hudi_table, split_target
 from asynclock._codes import Code
 from asynclock._core.handles import checked_at_least
+from asynclock._kinds import BAD_ENDS, BEGINS
 from asynclock.clock import SystemClock
 from asynclock.errors import AcquireTimeoutError, ConfigError, LeaseTakenOverError
 from asynclock.events import logger
@@ -42,8 +43,6 @@ _FORWARDED: Final = tuple(
 _INTERRUPTING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 _GRACE_SHARE: Final = 0.8
 """Share of the safety margin, so that SIGKILL ends the command before others may take over."""
-_OURS: Final = frozenset({"lost", "release_pending", "release_unconfirmed"})
-"""Events that this command reports itself, together with its reaction."""
 _BROKEN_GRACE: Final = 1.0
 """Longest grace, in seconds, if others may already hold the lock."""
 
@@ -207,8 +206,9 @@ class _Printed(logging.Filter):
         """Whether to print a record."""
         kind = getattr(record, "asynclock.event", None)
         if self.once:
-            return record.levelno >= logging.ERROR or kind in {"acquired", "adopted"}
-        return record.levelno == logging.DEBUG or kind not in _OURS
+            return record.levelno >= logging.ERROR or kind in BEGINS
+        # The command reports bad ends itself, with its reaction.
+        return record.levelno == logging.DEBUG or kind not in BAD_ENDS
 
     def __enter__(self) -> Self:
         self._before = logger.level

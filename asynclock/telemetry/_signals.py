@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from asynclock._kinds import BEGINS, ENDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -170,9 +172,9 @@ class Signals:
         """Return the measurements of an event."""
         name = self._name(event.name)
         began = ended = False
-        if event.kind in {"acquired", "adopted"}:
+        if event.kind in BEGINS:
             began = self._held.setdefault(event.owner, mark := object()) is mark
-        elif event.kind in {"lost", "released", "release_unconfirmed"}:
+        elif event.kind in ENDS:
             ended = self._held.pop(event.owner, None) is not None
         found = _BY_KIND[event.kind](event) if event.kind in _BY_KIND else []
         found += _of_hold(event, began=began, ended=ended)

@@ -12,6 +12,7 @@ except ImportError as _missing:
         "asynclock.telemetry.otel needs opentelemetry-api; run: pip install 'asynclock[otel]'"
     ) from _missing
 
+from asynclock._kinds import BEGINS, ENDS, TROUBLES
 from asynclock.telemetry._signals import ERROR_TYPE, INSTRUMENTS, Signals
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from asynclock.telemetry._signals import Instrument, Measurement
 
 _SCOPE: Final = "asynclock"
-_NOTED: Final = frozenset({"release_pending", "renewal_failed", "stalled"})
-"""Events that are added to the span of a held lock. Successful renewals are not: there are too many."""
 
 
 class OpenTelemetry:
@@ -68,18 +67,18 @@ class OpenTelemetry:
 
     def _trace(self, event: Event) -> None:
         now = round(event.time * 1e9)
-        if event.kind in {"acquired", "adopted", "not_acquired"}:
+        if event.kind in BEGINS or event.kind == "not_acquired":
             began = now - round((event.duration or 0.0) * 1e9)
             span = self._tracer.start_span("asynclock.acquire", start_time=began, attributes=event.fields())
             if event.kind == "not_acquired":
                 _fail(span, event)
             span.end(end_time=now)
-        if event.kind in {"acquired", "adopted"}:
+        if event.kind in BEGINS:
             hold = self._tracer.start_span("asynclock.hold", start_time=now, attributes=event.fields())
             self._holds[event.owner] = hold
-        elif event.kind in _NOTED and (noted := self._holds.get(event.owner)) is not None:
+        elif event.kind in TROUBLES and (noted := self._holds.get(event.owner)) is not None:
             noted.add_event(f"asynclock.{event.kind}", event.fields(), timestamp=now)
-        elif event.kind in {"lost", "released", "release_unconfirmed"}:
+        elif event.kind in ENDS:
             ended = self._holds.pop(event.owner, None)
             if ended is not None:
                 ended.set_attributes(event.fields())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from asynclock.events import Kind
+    from asynclock._kinds import Kind
 
 
 class Interrupted(threading.Thread):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asynclock._core.protocol.outcomes import Open
     from asynclock._core.protocol.schedule import Schedule
     from asynclock._core.protocol.waiting import Fairness
-    from asynclock.events import Kind
+    from asynclock._kinds import Kind
 
 _READ_AGAIN: Final = 1.0
 """Seconds to wait before the next read if a Date was not usable."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from asynclock._core.protocol.held import HeldLock
     from asynclock._core.protocol.objects import LockObjects
     from asynclock._core.record import LockRecord
-    from asynclock.events import Kind
+    from asynclock._kinds import Kind
 
 _LEAST: Final = 1.0
 """Least seconds for a request or a round: a shorter limit would only leave a write in doubt."""

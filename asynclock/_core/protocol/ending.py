@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from asynclock._core.protocol.belief import Belief
     from asynclock._core.protocol.body import Body
     from asynclock._core.protocol.decisions import Displaced
+    from asynclock._kinds import Kind
     from asynclock.errors import LeaseLostError
-    from asynclock.events import Kind
 
 
 class Ending:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from asynclock._core.protocol.objects import LockObjects
     from asynclock._core.protocol.outcomes import Attempt
+    from asynclock._kinds import Kind
     from asynclock.errors import LeaseLostError
-    from asynclock.events import Kind
 
 
 class Tenure:

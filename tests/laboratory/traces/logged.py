@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from asynclock._kinds import ENDS_BELIEF
 from tests.laboratory.traces.recorder import LONGEST, Line
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 TOLERANCE: Final = 0.1
 """Seconds: a process may be interrupted between the readings of two clocks that an event is told by."""
-_ENDS: Final = frozenset({"lost", "released", "release_pending", "release_unconfirmed"})
 
 Entry = dict[str, Any]
 """An event of a log, by the names of its fields."""
@@ -125,14 +125,14 @@ def damaged(recording: Recording) -> dict[str, Recording]:
             put("a renewal after the deadline", lease, ["renewed"], time=later(far))
         if lease.ended is None:
             continue
-        put("belief after the deadline", lease, _ENDS, time=later(far))
+        put("belief after the deadline", lease, ENDS_BELIEF, time=later(far))
         last = max([lease.sent, *(sent for sent, _ in lease.renewed)])
         if following.reason or following.sent - last > recording.validity / 2:
             continue
-        put("two believers", lease, _ENDS, time=later(following.acquired - lease.ended + 2 * TOLERANCE))
+        put("two believers", lease, ENDS_BELIEF, time=later(following.acquired - lease.ended + 2 * TOLERANCE))
         put("a takeover of a live lock", following, ["acquired", "adopted"], reason=lambda _: "takeover")
         if recording.heard[lease.process] > following.sent + TOLERANCE:
-            put("a lock found free that is held", lease, _ENDS)
+            put("a lock found free that is held", lease, ENDS_BELIEF)
     return copies
 
 
@@ -148,7 +148,7 @@ def leases(entries: Iterable[Entry]) -> list[Held]:
             continue  # it was renewed before it was handed out, or never was
         elif kind == "renewed":
             held[owner].renewed.append((at - entry["duration"], at))
-        elif kind in _ENDS and held[owner].ended is None:
+        elif kind in ENDS_BELIEF and held[owner].ended is None:
             held[owner].ended = at - entry["since_end"]
     return sorted(held.values(), key=lambda each: each.sent)
 
