@@ -131,7 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for start in starts
         ]
         for each in runs:
-            outcome = each.result()
+            try:
+                outcome = each.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # else all of it is run before the error is told
+                raise
             steps, differs, left = steps + outcome.steps, differs + len(outcome.differs), left + outcome.left
             for line in outcome.differs:
                 print(line, flush=True)
