@@ -152,6 +152,14 @@ def test_a_listing_leaves_out_what_others_remove_meanwhile(files: Files, tmp_pat
         files.below(tmp_path / "none")
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_is_listed_without_being_opened(files: Files, tmp_path: Path) -> None:
+    """To open one that nobody writes to would never end; Spark lists the paths that a pattern names."""
+    os.mkfifo(tmp_path / "pipe")
+    assert files.below(tmp_path).keys() == {"pipe"}
+    assert files.below(tmp_path / "pipe").keys() == {"."}
+
+
 def test_a_session_of_ours_starts_no_process_for_a_file(tmp_path: Path) -> None:
     """Files written by tasks, and a stream's checkpoint: no chmod, no readlink."""
     shims = tmp_path / "bin"

@@ -170,8 +170,12 @@ public final class LocalFiles extends LocalFileSystem {
     /** Hadoop calls a folder that was removed meanwhile unreadable or invalid; here it is a missing file. */
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
+      java.nio.file.Path folder = pathToFile(path).toPath();
+      if (!Files.isDirectory(folder)) { // to list a pipe would be to open it, and to wait for its writer
+        return new FileStatus[] {getFileStatus(path)};
+      }
       List<FileStatus> found = new ArrayList<>();
-      try (DirectoryStream<java.nio.file.Path> entries = Files.newDirectoryStream(pathToFile(path).toPath())) {
+      try (DirectoryStream<java.nio.file.Path> entries = Files.newDirectoryStream(folder)) {
         for (java.nio.file.Path entry : entries) {
           try {
             found.add(getFileStatus(new Path(path, new Path(null, null, entry.getFileName().toString()))));
@@ -179,9 +183,7 @@ public final class LocalFiles extends LocalFileSystem {
             continue;
           }
         }
-      } catch (NotDirectoryException file) {
-        return new FileStatus[] {getFileStatus(path)};
-      } catch (NoSuchFileException missing) {
+      } catch (NoSuchFileException | NotDirectoryException removed) {
         throw absent(path);
       } catch (DirectoryIteratorException failed) {
         throw failed.getCause();
