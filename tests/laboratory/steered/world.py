@@ -249,7 +249,7 @@ class World:
         return found is None or all(
             side.client._core.engine(NAME)._observation._version == found.version
             for side, phase, watched in zip(self._sides, step.phases, step.watched, strict=True)
-            if watched and phase == "idle"
+            if watched and phase in {"idle", "waits"}
         )
 
     def _is_at(self, step: Step) -> bool:
