@@ -16,7 +16,7 @@ from tests.laboratory.linearizable.judge import judge
 from tests.laboratory.linearizable.worker import LOCKS
 from tests.laboratory.traces.checking import accepted
 from tests.laboratory.traces.logged import damaged as damages_of
-from tests.laboratory.traces.logged import read_entries, recordings
+from tests.laboratory.traces.logged import Recording, read_entries, recordings
 
 SECONDS = 15.0
 
@@ -140,6 +140,20 @@ DIED = [
     *_released("e", 1, 119.0, 120.0),
 ]
 """A holder dies with the lock, and another after its release, which it could not log any more."""
+
+
+def test_a_process_may_be_killed_while_it_waits_for_the_answer_to_its_release() -> None:
+    """Its other tasks go on meanwhile; a process that lives on for longer would have said how it ended."""
+
+    def recorded(last_heard: float) -> Recording:
+        log = [
+            _event("acquired", "a", 1, 100.0, age=0.1),
+            *_released("b", 2, 102.0, 103.0),
+            _event("waiting", "b", 1, last_heard),
+        ]
+        return recordings(read_entries(log), VALIDITY)[0]
+
+    assert accepted([recorded(102.6).lines(), recorded(102.6 + VALIDITY).lines()]) == [True, False]
 
 
 def test_every_kind_of_damage_to_a_recording_is_refused() -> None:

@@ -73,7 +73,7 @@ class Recording:
 
     def lines(self) -> list[Line]:
         """Return what ``Trace.tla`` reads."""
-        told = _Told(LONGEST - round(self.validity * 1000))
+        told = _Told(self.validity)
         before: Held | None = None
         for lease in leases(self.entries):
             if before is None:
@@ -131,7 +131,7 @@ def damaged(recording: Recording) -> dict[str, Recording]:
             continue
         put("two believers", lease, ENDS_BELIEF, time=later(following.acquired - lease.ended + 2 * TOLERANCE))
         put("a takeover of a live lock", following, ["acquired", "adopted"], reason=lambda _: "takeover")
-        if recording.heard[lease.process] > following.sent + TOLERANCE:
+        if recording.heard[lease.process] > following.sent + _patience(recording.validity):
             put("a lock found free that is held", lease, ENDS_BELIEF)
     return copies
 
@@ -153,21 +153,30 @@ def leases(entries: Iterable[Entry]) -> list[Held]:
     return sorted(held.values(), key=lambda each: each.sent)
 
 
+def _patience(validity: float) -> float:
+    """Return how long after a release a live process says at the latest how it ended.
+
+    The release has ended once the record that it is to free is no longer valid.
+    """
+    return validity + TOLERANCE
+
+
 class _Told:
     """Collects the lines of one lock.
 
     Args:
-        short: By how many milliseconds a record promises less than ``LONGEST``.
+        validity: Of the leases, in seconds.
 
     Attributes:
         lines: Not yet in the order of their times.
         began: When the first of them was; times count from there.
     """
 
-    def __init__(self, short: int) -> None:
+    def __init__(self, validity: float) -> None:
         self.lines: list[Line] = []
         self.began: float = 0.0
-        self._short = short
+        self._patience = _patience(validity)
+        self._short = LONGEST - round(validity * 1000)
         self._attempts = 0
 
     def add(self, at: float, event: str, owner: str, **more: Any) -> None:  # noqa: ANN401  of Line
@@ -188,7 +197,7 @@ class _Told:
         """Add how a lease came to its end before the next one began, and how that found the lock."""
         ended = before.ended
         if lease.reason != "takeover":
-            if ended is None and heard <= lease.sent + TOLERANCE:
+            if ended is None and heard <= lease.sent + self._patience:
                 ended = lease.sent  # it was killed before it could say that it had released the lock
             elif ended is not None and lease.sent < ended <= lease.sent + TOLERANCE:
                 ended = lease.sent
