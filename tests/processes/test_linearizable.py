@@ -15,8 +15,8 @@ from tests.laboratory.linearizable.histories import History, Operation
 from tests.laboratory.linearizable.judge import judge
 from tests.laboratory.linearizable.worker import LOCKS
 from tests.laboratory.traces.checking import accepted
-from tests.laboratory.traces.logged import damaged as damages_of
 from tests.laboratory.traces.logged import Recording, read_entries, recordings
+from tests.laboratory.traces.logged import damaged as damages_of
 
 SECONDS = 15.0
 
@@ -142,18 +142,35 @@ DIED = [
 """A holder dies with the lock, and another after its release, which it could not log any more."""
 
 
+def _killed_in_its_release(last_heard: float, *, stop: float = 0.0) -> Recording:
+    log = [
+        _event("acquired", "a", 1, 100.0, age=0.1),
+        *_released("b", 2, 102.0, 103.0),
+        _event("waiting", "b", 1, last_heard),
+    ]
+    [recording] = recordings(read_entries(log), VALIDITY, stop=stop)
+    return recording
+
+
 def test_a_process_may_be_killed_while_it_waits_for_the_answer_to_its_release() -> None:
-    """Its other tasks go on meanwhile; a process that lives on for longer would have said how it ended."""
+    """It may be stopped meanwhile, and its other tasks log on. One that lives on says how its lease ended."""
+    soon = _killed_in_its_release(102.6)
+    never = _killed_in_its_release(102.6 + VALIDITY)
+    stopped = _killed_in_its_release(102.6 + VALIDITY, stop=1.0)
 
-    def recorded(last_heard: float) -> Recording:
-        log = [
-            _event("acquired", "a", 1, 100.0, age=0.1),
-            *_released("b", 2, 102.0, 103.0),
-            _event("waiting", "b", 1, last_heard),
-        ]
-        return recordings(read_entries(log), VALIDITY)[0]
+    assert accepted([each.lines() for each in (soon, never, stopped)]) == [True, False, True]
 
-    assert accepted([recorded(102.6).lines(), recorded(102.6 + VALIDITY).lines()]) == [True, False]
+
+def test_a_lock_of_a_killed_process_may_be_found_free_after_its_validity() -> None:
+    """Another took it over meanwhile, and released it before it could log anything."""
+    log = [
+        _event("acquired", "a", 1, 100.0, age=0.1),
+        _event("renewed", "a", 1, 101.0, duration=0.1),
+        *_released("b", 2, 102.0 + VALIDITY, 103.0 + VALIDITY),
+    ]
+    [recording] = recordings(read_entries(log), VALIDITY)
+
+    assert accepted([recording.lines()]) == [True]
 
 
 def test_every_kind_of_damage_to_a_recording_is_refused() -> None:

@@ -44,6 +44,7 @@ ROUND: Final = 60.0
 _FAULT_RATE: Final = 0.2
 _FAULTS: Final = (Wire.CUT_BEFORE, Wire.CUT_AFTER, Wire.CUT_MIDDLE, Wire.LATE, Wire.DUPLICATE, Wire.DELAY)
 _FAULT_SECONDS: Final = 0.4
+_LOOK: Final = 0.05
 _LONGEST_PEACE: Final = 1.5
 """Seconds at most from one signal to the next."""
 _LONGEST_STOP: Final = SETTINGS.validity * 1.5
@@ -93,12 +94,16 @@ class _Crew:
     async def run(self, seconds: float) -> list[History]:
         """Let them contend, and return what they saw."""
         crew = [await self._start() for _ in range(WORKERS)]
-        end = time.monotonic() + seconds
         try:
+            while not all(self._works(name) for name, _ in crew):  # noqa: ASYNC110  files tell
+                await asyncio.sleep(_LOOK)
+            end = time.monotonic() + seconds
             while time.monotonic() < end:
                 await asyncio.sleep(self._rng.random() * _LONGEST_PEACE)
-                at = self._rng.randrange(WORKERS)
-                crew[at] = await self._strike(*crew[at])
+                # Not one that still starts: on a slow machine none would ever come to its work.
+                if working := [at for at, (name, _) in enumerate(crew) if self._works(name)]:
+                    at = self._rng.choice(working)
+                    crew[at] = await self._strike(*crew[at])
         finally:
             for name, process in crew:
                 await self._end(name, process, signal.SIGKILL)
@@ -111,7 +116,11 @@ class _Crew:
             for log in self._logs.iterdir()
             for each in read_entries(log.read_bytes().splitlines(keepends=True))
         ]
-        return [each for each in recordings(entries, SETTINGS.validity) if "/lock-" in each.url]
+        found = recordings(entries, SETTINGS.validity, stop=_LONGEST_STOP)
+        return [each for each in found if "/lock-" in each.url]
+
+    def _works(self, name: str) -> bool:
+        return (self._folder / name).exists()
 
     async def _start(self) -> tuple[str, asyncio.subprocess.Process]:
         self._begun += 1

@@ -47,6 +47,10 @@ class Held:
     renewed: list[tuple[float, float]] = field(default_factory=list)
     ended: float | None = None
 
+    def last_sent(self) -> float:
+        """Return when its last write was sent that is known to have landed."""
+        return max([self.sent, *(sent for sent, _ in self.renewed)])
+
 
 def read_entries(lines: Iterable[bytes]) -> Iterator[Entry]:
     """Yield the events of a log; a cut last line is left out."""
@@ -64,16 +68,19 @@ class Recording:
         entries: Its events, in the order of their times.
         heard: When each process logged last, also about other locks.
         validity: Of the leases, in seconds.
+        patience: Seconds after a release within which a live process says how it ended: at the latest once
+            the record that it was to free is no longer valid. The process may be stopped meanwhile.
     """
 
     url: str
     entries: list[Entry]
     heard: Mapping[Any, float]
     validity: float
+    patience: float
 
     def lines(self) -> list[Line]:
         """Return what ``Trace.tla`` reads."""
-        told = _Told(self.validity)
+        told = _Told(self.validity, self.patience)
         before: Held | None = None
         for lease in leases(self.entries):
             if before is None:
@@ -89,15 +96,16 @@ class Recording:
         return sorted(told.lines, key=lambda line: line.place)
 
 
-def recordings(entries: Iterable[Entry], validity: float) -> list[Recording]:
-    """Return what processes logged, for each lock by itself."""
+def recordings(entries: Iterable[Entry], validity: float, *, stop: float = 0.0) -> list[Recording]:
+    """Return what processes logged, for each lock by itself; ``stop`` is the longest that one was stopped."""
     found: dict[str, list[Entry]] = {}
     heard: dict[Any, float] = {}
     for entry in sorted((each for each in entries if "event" in each), key=lambda each: each["time"]):
         if "owner" in entry:  # else an acquisition that had not written yet
             found.setdefault(entry["lock.url"], []).append(entry)
         heard[entry["process.pid"]] = entry["time"]
-    return [Recording(url, found[url], heard, validity) for url in sorted(found)]
+    patience = validity + stop + TOLERANCE
+    return [Recording(url, found[url], heard, validity, patience) for url in sorted(found)]
 
 
 def damaged(recording: Recording) -> dict[str, Recording]:
@@ -126,12 +134,11 @@ def damaged(recording: Recording) -> dict[str, Recording]:
         if lease.ended is None:
             continue
         put("belief after the deadline", lease, ENDS_BELIEF, time=later(far))
-        last = max([lease.sent, *(sent for sent, _ in lease.renewed)])
-        if following.reason or following.sent - last > recording.validity / 2:
+        if following.reason or following.sent - lease.last_sent() > recording.validity / 2:
             continue
         put("two believers", lease, ENDS_BELIEF, time=later(following.acquired - lease.ended + 2 * TOLERANCE))
         put("a takeover of a live lock", following, ["acquired", "adopted"], reason=lambda _: "takeover")
-        if recording.heard[lease.process] > following.sent + _patience(recording.validity):
+        if recording.heard[lease.process] > following.sent + recording.patience:
             put("a lock found free that is held", lease, ENDS_BELIEF)
     return copies
 
@@ -153,29 +160,23 @@ def leases(entries: Iterable[Entry]) -> list[Held]:
     return sorted(held.values(), key=lambda each: each.sent)
 
 
-def _patience(validity: float) -> float:
-    """Return how long after a release a live process says at the latest how it ended.
-
-    The release has ended once the record that it is to free is no longer valid.
-    """
-    return validity + TOLERANCE
-
-
 class _Told:
     """Collects the lines of one lock.
 
     Args:
         validity: Of the leases, in seconds.
+        patience: See ``Recording``.
 
     Attributes:
         lines: Not yet in the order of their times.
         began: When the first of them was; times count from there.
     """
 
-    def __init__(self, validity: float) -> None:
+    def __init__(self, validity: float, patience: float) -> None:
         self.lines: list[Line] = []
         self.began: float = 0.0
-        self._patience = _patience(validity)
+        self._validity = validity
+        self._patience = patience
         self._short = LONGEST - round(validity * 1000)
         self._attempts = 0
 
@@ -198,6 +199,10 @@ class _Told:
         ended = before.ended
         if lease.reason != "takeover":
             if ended is None and heard <= lease.sent + self._patience:
+                if before.last_sent() + self._validity <= lease.sent:
+                    # It was killed. Another took the lock over, freed it, and was killed before it could log.
+                    self.add(lease.sent, "crash", before.owner)
+                    return
                 ended = lease.sent  # it was killed before it could say that it had released the lock
             elif ended is not None and lease.sent < ended <= lease.sent + TOLERANCE:
                 ended = lease.sent
