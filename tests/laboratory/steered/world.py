@@ -299,7 +299,8 @@ class World:
             side.start(self._hold(side, lambda: lock.hold(**named)))
         elif how == "together" and not named:
             side.task = None
-            names = [NAME, f"of-{side.process.name}"]
+            # A new one each time: a record that a lost lock has left there would have to be waited for.
+            names = [NAME, f"of-{side.process.name}-{self.done}"]
             side.start(self._hold(side, lambda: side.client.hold_all(names)))
         elif how == "outlives":
             side.task = None
