@@ -245,12 +245,15 @@ class World:
 
     def _saw_the_last(self, step: Step) -> bool:
         """Whether who watches has seen what the holder wrote last before it fell silent."""
-        found = self._store._objects.get(KEY)
-        return found is None or all(
-            side.client._core.engine(NAME)._observation._version == found.version
+        return all(
+            self._has_seen_the_last(side)
             for side, phase, watched in zip(self._sides, step.phases, step.watched, strict=True)
             if watched and phase in {"idle", "waits"}
         )
+
+    def _has_seen_the_last(self, side: _Side) -> bool:
+        found = self._store._objects.get(KEY)
+        return found is None or side.client._core.engine(NAME)._observation._version == found.version
 
     def _is_at(self, step: Step) -> bool:
         believe = [side.believes for side in self._sides]
@@ -393,10 +396,14 @@ class World:
         side.task = side.start(side.client.lock(NAME).acquire())
 
     def _give_up(self, number: int) -> None:
-        task = self._sides[number].task
-        assert task is not None
-        with self._loop.running_as(self._sides[number].process):
-            task.cancel()
+        side = self._sides[number]
+        for _ in range(_PATIENCE):
+            if self._sky.down or self._has_seen_the_last(side):
+                break
+            self._turn()  # it looks at each poll, and not only at a step
+        assert side.task is not None
+        with self._loop.running_as(side.process):
+            side.task.cancel()
 
     def _line(self, number: int) -> None:
         side = self._sides[number]
