@@ -212,6 +212,11 @@ class Recorder:
                 (record.lease_ms or 0) / 1000 if record else 0.0, acquisition._objects.timing.validity
             )
             needed = lease / clock._drift  # by true time
+            # The client may have begun to observe while an attempt of this acquisition was under way.
+            begins = max((each.place for each in self.lines if each.owner == owner), default=since)
+            if begins > since:
+                needed -= int(begins[0] * 1000) / 1000 - int(since[0] * 1000) / 1000
+                since = begins[0], begins[1], begins[2] + 1
             self.add("watch", owner, since, short=LONGEST - int(needed * 1000) + 1)
         self.add("look", owner, look.place)
         return True
