@@ -148,19 +148,19 @@ class Core:
         )
 
     def _kind_of(self, name: str) -> type[LockEngine]:
-        """Return what has that name: a lock, or what is made of several."""
+        """Return the kind of engine that a name asks for: a lock, or one that is made of several."""
         if name.endswith(f"/{READERS}"):
             return Readers
         return SemaphoreEngine if name.endswith(f"/{SEMAPHORE}") else LockEngine
 
     def readers(self, name: str) -> Readers:
-        """Return what all handles of the reader-writer lock of that name share."""
+        """Return the engine that all handles of the reader-writer lock of that name share."""
         engine = self.engine(f"{name}/{READERS}")
         assert isinstance(engine, Readers)  # noqa: S101  by its name
         return engine
 
     def semaphore(self, name: str, slots: int) -> SemaphoreEngine:
-        """Return what all handles of the semaphore of that name share.
+        """Return the engine that all handles of the semaphore of that name share.
 
         Raises:
             ConfigError: It is not a number of slots, or this client uses another.

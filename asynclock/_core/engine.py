@@ -213,7 +213,7 @@ class LockEngine:
             )
 
     def refuse_upgrade(self, who: object) -> None:
-        """Refuse who holds another side of this lock, and would wait for itself."""
+        """Refuse a caller that holds another side of this lock: it would wait for itself."""
 
     def in_body(self, who: object) -> bool:
         """Whether the task or thread ``who`` runs a body under a lease of this lock."""

@@ -43,7 +43,7 @@ class Inner(LockEngine):
         return await self.inspection.read()
 
     async def transfer(self, held: HeldLock, within: float | None) -> Ticket:
-        """Refuse it: who redeems a ticket would pass by the look at the other side."""
+        """Refuse it: the bearer of a ticket would skip the look at the other side."""
         del held, within
         raise ticket_error("transfer", self.name)
 
@@ -156,7 +156,7 @@ class Slots(LockEngine):
         return super().remembers(now) or any(part.remembers(now) for part in self._parts.values())
 
     def note_end(self, slot: int) -> None:
-        """Let the one of this client that waits try a slot at once: this client has just left it."""
+        """Wake the waiter of this client, so that it tries at once the slot that the client has just left."""
         self._left.append(slot)
         self.fairness.wake()
 
@@ -255,7 +255,7 @@ class Slots(LockEngine):
         return None
 
     async def _free_of(self, slots: Sequence[int]) -> list[int]:
-        """Read slots at once; return those that may be free, or say themselves why they cannot be."""
+        """Read slots in parallel; return those that may be free, or that say why not once acquired."""
         parts = [part for part in map(self.part, slots) if not part.busy]
         free, now = [], asyncio.get_running_loop().time()
         for part, (status, record) in zip(parts, await looks_at(parts), strict=True):
@@ -267,7 +267,7 @@ class Slots(LockEngine):
         return free
 
     def _acquired_above(self) -> str | None:
-        """Return where the caller, or a task that started it, has acquired all that it would wait for."""
+        """Return where the caller, or a task that started it, acquired all that it would wait for."""
         places = [acquired_above(held) for part in self.own_in_the_way() if (held := part.turns.held)]
         return places[0] if places and None not in places else None
 
@@ -325,7 +325,7 @@ def say_waiting(objects: LockObjects, key: str, status: LockStatus, call: Acquir
 
 
 def say_acquired(objects: LockObjects, key: str, held: HeldLock, asked_at: float) -> None:
-    """Have the end of a wait be said, if the wait was."""
+    """Report the end of a wait, if the log has told of the wait."""
     duration = objects.clock.monotonic() - asked_at
     objects.events.emit(
         "acquired", key, held.tenure.owner, held.tenure.fencing_token, duration=duration, only_said=True
@@ -333,7 +333,7 @@ def say_acquired(objects: LockObjects, key: str, held: HeldLock, asked_at: float
 
 
 def refuse_ticket(ticket: object, name: str) -> None:
-    """Refuse what would pass by the look at the other side."""
+    """Refuse a ticket: its bearer would skip the look at the other side."""
     if ticket is not None:
         raise ticket_error("ticket", name)
 
@@ -345,7 +345,7 @@ def ticket_error(setting: str, name: str) -> ConfigError:
 
 
 async def looks_at(parts: Iterable[Part]) -> list[tuple[LockStatus, LockRecord | None]]:
-    """Read slots at once."""
+    """Read slots in parallel."""
     return await all_of(part.look() for part in parts)
 
 

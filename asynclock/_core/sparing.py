@@ -1,4 +1,4 @@
-"""How a log says one thing again and again, or many at once: sparingly."""
+"""Limits how often a log repeats a message, and how many similar ones it prints."""
 
 from __future__ import annotations
 
