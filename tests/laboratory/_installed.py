@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _INSTALL_WITHIN: Final = 900.0
 
@@ -18,6 +23,15 @@ def cache() -> Path:
     """Return the folder where installed servers stay, outside of any checkout."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(os.environ.get("ASYNCLOCK_CACHE") or Path(base) / "asynclock")
+
+
+@contextmanager
+def one_at_a_time(name: str) -> Iterator[None]:
+    """Let only one process of this machine be in the body; a name stands for what they share."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def go_binary(name: str, module: str) -> str:

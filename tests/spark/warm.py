@@ -20,6 +20,7 @@ from pyspark.java_gateway import launch_gateway
 
 from asynclock.spark.hudi.running import KAFKA_CONNECTOR
 from asynclock.spark.hudi.session import session
+from tests.laboratory._installed import one_at_a_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,19 +41,20 @@ def session_of_tests(scratch: Path) -> Iterator[SparkSession]:
     address = os.environ.get(VARIABLE)
     if address is not None:
         _attach(address)
-    started = session(
-        "asynclock-tests",
-        master="local[2]",
-        conf={
-            "spark.jars.packages": KAFKA_CONNECTOR,
-            "spark.sql.shuffle.partitions": "2",
-            # Thousands of queries: what the UI keeps of each fills the heap.
-            "spark.ui.retainedJobs": "20",
-            "spark.ui.retainedStages": "20",
-            "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-            "spark.local.dir": str(scratch / "local"),
-        },
-    )
+    with one_at_a_time("ivy"):  # two that download into its folder for the first time would fail
+        started = session(
+            "asynclock-tests",
+            master="local[2]",
+            conf={
+                "spark.jars.packages": KAFKA_CONNECTOR,
+                "spark.sql.shuffle.partitions": "2",
+                # Thousands of queries: what the UI keeps of each fills the heap.
+                "spark.ui.retainedJobs": "20",
+                "spark.ui.retainedStages": "20",
+                "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+                "spark.local.dir": str(scratch / "local"),
+            },
+        )
     if address is not None:
         # What a failed test of an earlier run has left at work.
         for query in started.streams.active:

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from tests.laboratory.__main__ import PROGRAMS
+from tests.laboratory._installed import one_at_a_time
 
 ROOT: Final = Path(__file__).parents[2]
 LABORATORY: Final = ROOT / "tests/laboratory"
@@ -21,6 +22,13 @@ PINNED: Final = (
 """Targets of make on which users and checks rely."""
 INNER: Final = {"moto_server.py", "worker.py", "spoiler.py", "driver.py"}
 """What the programs start by themselves."""
+ONLY_IF_FREE: Final = """
+import fcntl, sys
+try:
+    fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(1)
+"""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +40,18 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def test_only_one_process_at_a_time_uses_what_they_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two Sparks that download a connector for the first time would break each other's files."""
+    monkeypatch.setenv("ASYNCLOCK_CACHE", str(tmp_path))
+    is_free = [sys.executable, "-c", ONLY_IF_FREE, str(tmp_path / "ivy.lock")]
+
+    with one_at_a_time("ivy"):
+        assert subprocess.run(is_free, check=False).returncode == 1
+    assert subprocess.run(is_free, check=False).returncode == 0
 
 
 def test_without_a_name_the_programs_are_listed() -> None:

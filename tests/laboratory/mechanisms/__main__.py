@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from asynclock.spark import session
 from asynclock.spark.hudi.running import KAFKA_CONNECTOR
 from asynclock.spark.hudi.session import jvm_output_to
+from tests.laboratory._installed import one_at_a_time
 from tests.laboratory.mechanisms.parts import PARTS
 from tests.laboratory.mechanisms.stage import Stage, lines
 
@@ -41,7 +42,7 @@ def main() -> int:
     asked = parser.parse_args()
     _LOG.parent.mkdir(exist_ok=True)
     logging.basicConfig(filename=_LOG, filemode="w", level=logging.INFO)
-    with jvm_output_to(lambda: _LOG.open("ab")):
+    with one_at_a_time("ivy"), jvm_output_to(lambda: _LOG.open("ab")):
         spark = session(
             "asynclock-mechanisms",
             master="local[2]",
