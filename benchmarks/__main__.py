@@ -1,6 +1,7 @@
 """``python -m benchmarks [--only NAME]``: runs every ``bench_*.py``, one file a question.
 
-Each has ``lines() -> Iterable[Line]``, and may have ``table()``, whose rows are printed after the lines.
+Each has ``lines() -> Iterable[Line]``, and may have ``table()``, whose rows are printed after the lines. One
+with ``ONLY_IF_NAMED`` takes too long to be run with the others.
 Results go to ``benchmarks/results/NAME.json``, and from there to ``docs/benchmarks/results.md``.
 """
 
@@ -34,7 +35,7 @@ def main() -> int:
     only = parser.parse_args().only
     SCRATCH.mkdir(exist_ok=True)
     lines: list[Line] = []
-    for name in [only] if only else known:
+    for name in [only] if only else filter(runs_with_others, known):
         print(f"{name}: {question(name)}", flush=True)
         lines += run(name)
     page.write(SCRATCH)
@@ -46,6 +47,11 @@ def main() -> int:
 def question(name: str) -> str:
     """Return what a file asks: the first line of its docstring."""
     return str(import_module(f"benchmarks.bench_{name}").__doc__).splitlines()[0]
+
+
+def runs_with_others(name: str) -> bool:
+    """Return whether a file is run if none is named."""
+    return not getattr(import_module(f"benchmarks.bench_{name}"), "ONLY_IF_NAMED", False)
 
 
 def commit() -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+ONLY_IF_NAMED = True
 ROUNDS = 3
 PARTITIONS, BUCKETS = 100, 100
 ROWS_OF_A_FILE = 10
