@@ -313,11 +313,7 @@ class Recorder:
     def turned(self, holding: Holding, *, held: bool) -> None:
         """Note the end of a belief, and when it was last seen."""
         owner = holding.lease.owner
-        if held:
-            # A clock was set ahead and back, and no code looked at the lease meanwhile: belief never ended.
-            for line in self.lines:
-                line.event = "" if line.event == "end" and line.owner == owner else line.event
-        elif (place := self._believed.pop(owner, None)) is not None:
+        if not held and (place := self._believed.pop(owner, None)) is not None:
             self.add("believes", owner, place)
             if holding.process.alive:
                 self.add("end", owner)
@@ -525,4 +521,4 @@ def record(scenario: str, seed: int) -> list[Line]:
     recorder._heads[None] = 0.0, 0, -1
     with _recording(recorder):
         run.run()
-    return sorted((each for each in recorder.lines if each.event), key=attrgetter("place"))
+    return sorted(recorder.lines, key=attrgetter("place"))
