@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 _KEPT: Final = 20
-_LOGGERS: Final = ("py4j", "pyspark", "py.warnings")
-"""Spark's loggers in this process; py4j logs the traceback of every failed batch."""
+_LOGGERS: Final = ("py4j", "pyspark", "py.warnings", "root")
+"""Spark's loggers in this process; py4j logs the traceback of a lost JVM to the root logger."""
 
 
 def with_spark_log(function: F) -> F:
@@ -120,21 +120,30 @@ def _new_log() -> Path:
 
 @contextlib.contextmanager
 def _python_too(name: str) -> Iterator[None]:
-    """Send the logs of Spark's Python side, and warnings, to the file as well."""
-    handler = logging.FileHandler(name)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    loggers = [logging.getLogger(each) for each in _LOGGERS]
-    before = [each.propagate for each in loggers]
+    """Send the logs of Spark's Python side, and warnings, to the file instead of to the screen."""
+    root = logging.getLogger()
+    screen = list(root.handlers)
+    file = logging.FileHandler(name)
+    file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    file.addFilter(_is_of_spark)
     with warnings.catch_warnings():
         logging.captureWarnings(capture=True)
-        for each in loggers:
-            each.addHandler(handler)
-            each.propagate = False
+        for each in screen:
+            each.addFilter(_is_not_of_spark)
+        root.addHandler(file)
         try:
             yield
         finally:
-            for each, propagate in zip(loggers, before, strict=True):
-                each.removeHandler(handler)
-                each.propagate = propagate
+            root.removeHandler(file)
+            for each in screen:
+                each.removeFilter(_is_not_of_spark)
             logging.captureWarnings(capture=False)
-            handler.close()
+            file.close()
+
+
+def _is_of_spark(record: logging.LogRecord) -> bool:
+    return record.name in _LOGGERS or record.name.startswith(("py4j.", "pyspark."))
+
+
+def _is_not_of_spark(record: logging.LogRecord) -> bool:
+    return not _is_of_spark(record)
