@@ -14,6 +14,8 @@ import orjson
 
 from asynclock._core.protocol import acquire as acquiring
 from asynclock._core.protocol.acquire import Acquisition
+from asynclock._core.protocol.belief import Belief
+from asynclock._core.protocol.body import Body
 from asynclock._core.protocol.claim import Claim
 from asynclock._core.protocol.decisions import Observation
 from asynclock._core.protocol.held import HeldLock
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 20_000
 """L of ``Trace.tla``, in milliseconds. A record that promises less counts as one that was written earlier."""
+_VOID: Final = "void"
 _OURS: Final = frozenset({"put_if_absent", "put_if_match"})
 
 Place = tuple[float, int, int]
@@ -126,6 +129,7 @@ class Recorder:
     _acquired: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _claimed: set[str] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
 
     # Lines.
 
@@ -313,10 +317,20 @@ class Recorder:
     def turned(self, holding: Holding, *, held: bool) -> None:
         """Note the end of a belief, and when it was last seen."""
         owner = holding.lease.owner
+        if held and owner not in self._told:
+            # A clock was set past the deadline and back, and no code had looked: belief did not end.
+            for line in self.lines:
+                if (line.event, line.owner) == ("end", owner):
+                    line.event = _VOID
         if not held and (place := self._believed.pop(owner, None)) is not None:
             self.add("believes", owner, place)
             if holding.process.alive:
                 self.add("end", owner)
+
+    def looks(self, owner: str, left: float) -> None:
+        """Note what the code was told of its belief."""
+        if left <= 0:
+            self._told.add(owner)
 
     def ends(self, process: Process) -> None:
         """Note the end of a process."""
@@ -338,7 +352,7 @@ def _recording(recorder: Recorder) -> Iterator[None]:
         def around(owner: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401  classes
             stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
 
-        for hooks in (_acquisitions, _leases, _writes, _reads, _world):
+        for hooks in (_acquisitions, _leases, _beliefs, _writes, _reads, _world):
             for owner, name, make in hooks(recorder):
                 around(owner, name, make)
         yield
@@ -422,6 +436,19 @@ def _leases(recorder: Recorder) -> Hooks:
         return wrapped
 
     return [(HeldLock, "__init__", init), (Renewer, "_extend", extend), (Renewer, "_read_back", read_back)]
+
+
+def _beliefs(recorder: Recorder) -> Hooks:
+    def end_if_due(original: Any) -> Any:  # noqa: ANN401  a function
+        def wrapped(self: Belief) -> float:
+            left: float = original(self)
+            if type(self._body) is Body:  # not the copy that a probe asks
+                recorder.looks(self.tenure.owner, left)
+            return left
+
+        return wrapped
+
+    return [(Belief, "end_if_due", end_if_due)]
 
 
 def _writes(recorder: Recorder) -> Hooks:
@@ -521,4 +548,4 @@ def record(scenario: str, seed: int) -> list[Line]:
     recorder._heads[None] = 0.0, 0, -1
     with _recording(recorder):
         run.run()
-    return sorted(recorder.lines, key=attrgetter("place"))
+    return sorted((each for each in recorder.lines if each.event != _VOID), key=attrgetter("place"))
