@@ -93,6 +93,22 @@ def test_every_function_gives_what_its_definition_says(tmp_path: Path, spark: Sp
     assert validate(spec, spark).sample == ()
 
 
+def test_the_last_ordering_column_decides_between_two_rows_of_a_batch(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The newer row stands first in its file, and the columns before the last are equal."""
+    text = '[streams.a]\nordering = ["share", "at", "part"]\n'
+    text += 'columns = { share = "decimal(12,3)", at = "bigint", part = "double", state = "string" }\n'
+    spec = loaded(tmp_path, text)
+    both = {"share": 1, "at": 2}
+    rows = [{**both, "part": 0.5, "state": "newer"}, {**both, "part": -0.5, "state": "older"}]
+    deliver(tmp_path, 0, [("k1", row) for row in rows], ["share", "at", "part", "state"])
+
+    run(spec, once=True, spark=spark)
+
+    assert [row.state for row in read(spec, spark).collect()] == ["newer"]
+
+
 class Sums:
     """A table in which two streams add up a column n, each by a driver of its own."""
 
