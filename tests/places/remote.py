@@ -34,7 +34,7 @@ SPEC: Final = """\
 [table]
 path = "s3a://{bucket}/{prefix}/table"
 key = ["k"]
-buckets = 2
+buckets = {buckets}
 
 [locks]
 url = "s3a://{bucket}/{prefix}/locks"
@@ -132,6 +132,7 @@ class Remote:
         values = {
             "bucket": BUCKET,
             "prefix": self.prefix,
+            "buckets": "2",
             "endpoint": self.server.endpoint,
             "master": self.master,
             "folder": str(self.folder),

@@ -105,17 +105,21 @@ def test_services_and_validation_run_under_spark_submit(remote: Remote) -> None:
 
 
 @pytest.mark.usefixtures("ran")
-def test_the_table_equals_the_oracle(remote: Remote) -> None:
-    """Every row, read on the cluster, is what the events say."""
+def test_the_table_equals_the_oracle_before_and_after_a_rebucket(remote: Remote) -> None:
+    """Every row, read on the cluster, is what the events say; so is each in a copy with more buckets."""
     spec = remote.spec("elsewhere.toml", master="local[1]")
+    wider = remote.spec("wider.toml", master="local[1]", buckets="3")
     script = Path(__file__).with_name("read_rows.py")
 
-    code, output = finish(remote.start(*remote.submit(script, spec)))
+    code, output = finish(remote.start(*remote.submit(script, spec, wider)))
 
     assert code == 0, output
-    (found,) = objects(output)
-    assert found["master"] == remote.master
-    assert {row["k"]: row for row in found["rows"]} == remote.expected()
+    before, after = objects(output)
+    assert before["master"] == remote.master
+    expected = remote.expected()
+    assert {row["k"]: row for row in before["rows"]} == expected
+    assert {row["k"]: row for row in after["rows"]} == expected
+    assert (after["copied"], after["keys"], after["differences"]) == (KEYS, KEYS, 0)
 
 
 @pytest.mark.parametrize(

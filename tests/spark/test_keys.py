@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
@@ -309,6 +311,28 @@ def test_the_day_of_an_event_is_its_partition(pipeline: Pipeline) -> None:
     assert changes(spec, pipeline.spark).frame.select("day", "hour").distinct().count() == 4
     report = validate(spec, pipeline.spark)
     assert (report.ok, report.keys, report.streams[0].bad_rows) == (True, 4, 1)
+
+
+def test_the_day_is_derived_from_the_instants_of_a_parquet_file(pipeline: Pipeline) -> None:
+    """Whatever their unit and zone are in the file, the partition is the day in the zone of the spec."""
+    instant = dt.datetime(2024, 10, 26, 22, 30, tzinfo=dt.UTC)  # half past midnight in Berlin
+    for number, unit in enumerate((pa.timestamp("ms", "UTC"), pa.timestamp("us", "America/New_York"))):
+        columns = {
+            "k": pa.array([f"N{number}"]),
+            "seen": pa.array([1]),
+            "at": pa.array([instant], unit),
+            "x": pa.array([1], pa.int32()),
+            "deleted": pa.array([False]),
+        }
+        pq.write_table(pa.table(columns), pipeline.place("a", "parquet", ""))
+    spec = derived_spec(pipeline, ('format = "json"', 'format = "parquet"'))
+
+    pipeline.run(spec)
+
+    day = dt.date(2024, 10, 27)
+    assert rows(pipeline, spec, "k", "day", "hour") == {("N0", day, 0), ("N1", day, 0)}
+    report = validate(spec, pipeline.spark)
+    assert (report.ok, report.keys) == (True, 2)
 
 
 def test_an_event_of_another_day_moves_no_row(pipeline: Pipeline) -> None:
