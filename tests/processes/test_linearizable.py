@@ -11,7 +11,7 @@ import pytest
 
 from tests.laboratory.linearizable.__main__ import contend, follow
 from tests.laboratory.linearizable.damages import DAMAGES, damaged
-from tests.laboratory.linearizable.histories import History, Operation
+from tests.laboratory.linearizable.histories import History, Operation, histories
 from tests.laboratory.linearizable.judge import judge
 from tests.laboratory.linearizable.worker import LOCKS
 from tests.laboratory.traces.checking import accepted
@@ -101,6 +101,27 @@ def test_an_update_without_an_answer_may_be_applied_late() -> None:
     history = History("counter", "counter", (_add("a", "", 1, 1, 10), late, _add("c", "b", 3, 2, 50)))
 
     assert judge([history]) == ["ok"]
+
+
+def test_two_updates_in_a_row_may_have_no_answer() -> None:
+    """The result of the first was seen by the second alone, whose result was seen by a third."""
+    lines = [
+        {"what": "add", "call": "p1-1", "at": 10, "lock": 0, "token": 1},
+        {"what": "sees", "call": "p1-1", "at": 11, "seen": ""},
+        {"what": "failed", "call": "p1-1", "at": 20, "sent": True},
+        {"what": "add", "call": "p1-2", "at": 30, "lock": 0, "token": 1},
+        {"what": "sees", "call": "p1-2", "at": 31, "seen": "p1-1"},
+        {"what": "add", "call": "p2-1", "at": 50, "lock": 0, "token": 2},
+        {"what": "sees", "call": "p2-1", "at": 51, "seen": "p1-2"},
+        {"what": "added", "call": "p2-1", "at": 60, "value": 3, "seen": "p1-2"},
+    ]
+
+    def verdict(some: list[dict[str, object]]) -> str:
+        (counter,) = (each for each in histories(some, {"p1": 40}, end=90) if each.model == "counter")
+        return judge([counter])[0]
+
+    assert verdict(lines) == "ok"
+    assert verdict(lines[3:]) == "illegal"
 
 
 def test_a_write_of_an_older_holder_must_be_refused() -> None:

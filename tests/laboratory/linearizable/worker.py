@@ -172,6 +172,8 @@ class Worker:
 
         def increased(body: bytes | None) -> bytes:
             seen.append(_Counted.of(body))
+            # Before the write, which may be applied though nobody lives to say so.
+            note("sees", call, seen=seen[-1].writer)
             return _Counted(seen[-1].value + 1, call).body()
 
         counter = FencedObject(self._client, f"counter-{lock}")
