@@ -56,8 +56,11 @@ demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS)) $(if $(PLACE),--place $(PLACE))
 
 # What the tests need is made while lint runs, and waited for even if lint fails: nothing stays behind. Without
-# the archive of classes the tests only take longer.
+# the archive of classes the tests only take longer. The tests start thousands of processes, and each would
+# compile our modules anew if PYTHONDONTWRITEBYTECODE is set; a hash of the source, unlike its time, cannot
+# take one mutant for another.
 test: $(VENV)/ready $(JAR)
+	@$(BIN)/python -m compileall -q -j 0 --invalidation-mode checked-hash asynclock tests examples
 	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory servers & servers=$$!; \
 	  $(BIN)/python -m tests.laboratory class-archive & classes=$$!;) \
 	  failed=0; $(AGAIN) --no-print-directory lint || failed=1; \

@@ -36,8 +36,7 @@ def copy_package(
         NoSuchDecisionError: The source has moved on: what to change is not there exactly once.
     """
     sources = planted(changes, ROOT)
-    left_out = shutil.ignore_patterns("__pycache__", *without)
-    shutil.copytree(ROOT / "asynclock", folder / "asynclock", ignore=left_out)
+    shutil.copytree(ROOT / "asynclock", folder / "asynclock", ignore=shutil.ignore_patterns(*without))
     for path, source in sources.items():
         (folder / path).write_text(source, encoding="utf-8")
     if java := [str(folder / path) for path in sources if path.suffix == ".java"]:
