@@ -12,6 +12,7 @@ from blockbuster import blockbuster_ctx
 
 from asynclock.testing._clocks import ManualClock
 from tests.laboratory.class_archive import jvm_options
+from tests.laboratory.cores import SHORT_LIVED_JVM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 
 # For every Spark that a test starts; a worker of pytest-xdist inherits it.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)  # the JVM that writes the command of the other
 
 
 @pytest.fixture(autouse=True)
