@@ -122,13 +122,13 @@ def test_an_option_that_would_break_the_table_names_the_layer(key: str, layer: s
         "hoodie.record.index.use.caching",
     ],
 )
-def test_a_metadata_table_is_refused_with_the_page_that_says_why(key: str) -> None:
+def test_an_option_of_the_metadata_table_is_refused_with_the_setting_and_the_page(key: str) -> None:
     """The page has the reasons, and an explanation names it as well."""
     with pytest.raises(ConfigError) as caught:
         HudiSpec(options={key: "true"})
 
-    (page,) = re.findall(r"no metadata table and no record index \((\S+) says why\)", caught.value.reason)
-    assert "\n## No metadata table\n" in (ROOT / page).read_text()
+    (page,) = re.findall(r"by table\.metadata_table whether .* \((\S+) says why\)", caught.value.reason)
+    assert "\n## Metadata table\n" in (ROOT / page).read_text()
     explained = explain(table_spec("file:///t")).options
     assert [page in one.why for one in explained if one.key == "hoodie.metadata.enable"] == [True]
 

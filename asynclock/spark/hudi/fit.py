@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
-    """Refuse a table with another record key, partitioning or merger.
+    """Refuse a table with another record key, partitioning, merger or use of a metadata table.
 
     Args:
         spec: The spec.
@@ -36,6 +36,20 @@ def check_properties(spec: Spec, properties: Mapping[str, str]) -> None:
                 "written. Correct the spec, or splice into a new table"
             )
             raise misplaced(spec, keys, found, reason)
+    _check_metadata_table(spec, properties.get(hoodie.METADATA_ENABLE))
+
+
+def _check_metadata_table(spec: Spec, found: str | None) -> None:
+    """Refuse a guarded table that has a metadata table although the spec has none, or the other way round."""
+    wanted = str(spec.table.metadata_table).lower()
+    if found is None or found == wanted:
+        return
+    has = "has a metadata table" if found == "true" else "has no metadata table"
+    reason = (
+        f"the table at {spec.table.path} {has}, and one writer without it would remove what the others need; "
+        f"nothing was written. Set table.metadata_table = {found}, or splice into a new table"
+    )
+    raise misplaced(spec, ("table", "metadata_table"), spec.table.metadata_table, reason)
 
 
 def check_commit(spec: Spec, commit: BatchCommit) -> None:

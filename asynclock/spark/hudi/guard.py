@@ -33,6 +33,8 @@ _GUARDED: Final = (
     hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES,
     hoodie.CLEAN_FAILED_WRITES_POLICY,
     hoodie.METADATA_ENABLE,
+    hoodie.METADATA_INDEX_COLUMN_STATS_ENABLE,
+    hoodie.METADATA_INDEX_PARTITION_STATS_ENABLE,
     hoodie.COMPACT_INLINE,
     hoodie.COMPACT_SCHEDULE_INLINE,
     hoodie.DATASOURCE_COMPACTION_ASYNC_ENABLE,
@@ -51,7 +53,7 @@ def guard_properties(spec: Spec) -> dict[str, str]:
     """Return the entries that guard the table of the spec."""
     options = sql_options(spec)
     return {
-        **{name: options[name] for name in _GUARDED},
+        **{name: options[name] for name in _GUARDED if name in options},
         hoodie.COMPACT_INLINE_MAX_DELTA_COMMITS: _NEVER,
         hoodie.TABLE_KEYGENERATOR_TYPE: "USER_PROVIDED",
         hoodie.TABLE_KEYGENERATOR_CLASS: KEY_GENERATOR,

@@ -226,6 +226,7 @@ class Cleaning:
         self._asked = -math.inf  # when Hudi was last asked to resume a rollback
         self._cleaned_at = ""  # the newest commit at the last cleaning
         self._seen = ""  # the newest commit at the last look at the archive
+        self._kept_at = ""  # the newest commit when Hudi archived none
         self._table = table
         self._spec = table.spec
         self._on_event = on_event
@@ -254,7 +255,8 @@ class Cleaning:
             return  # without the schema of a commit Hudi makes no write client
         clean = is_cleaning_due(instants, services.retain_commits) and newest != self._cleaned_at
         before = count_commits(instants)
-        archive = before > services.archive_max_commits and count_commits(unkept(instants)) > 0
+        archivable = newest != self._kept_at and count_commits(unkept(instants)) > 0
+        archive = before > services.archive_max_commits and archivable
         if archive or newest != self._seen:
             self._remove_torn_files()
             self._seen = newest
@@ -274,7 +276,9 @@ class Cleaning:
         self.rounds += 1
         if archive:
             left = count_commits(self._timeline.instants())
-            _tell(self._on_event, f"archived {before - left} commits, {left} are left active")
+            if left >= before:
+                self._kept_at = newest
+            _tell(self._on_event, f"archived {max(0, before - left)} commits, {left} are left active")
 
     def _clean(self, client: Any) -> None:  # noqa: ANN401  py4j
         writes = classes(self._table.spark).io.asynclock.timeline.DeadWrites

@@ -14,7 +14,12 @@ from asynclock.spark.spec.environment import FromEnvironment, Settings, refuse_l
 _PREFIX: Final = "hoodie."
 _PASSED: Final = ("", "")
 METADATA_PAGE: Final = "docs/concepts/pipeline/options.md"
-"""Says why a table has no metadata table."""
+"""Says what a metadata table costs, and why there is no record index."""
+
+_METADATA: Final = (
+    "by table.metadata_table whether there is a metadata table, and that none has a record index or "
+    f"statistics ({METADATA_PAGE} says why)"
+)
 
 # Names without the prefix; one with a dot at its end is a family. The longest name decides. Older names of
 # options, which Hudi reads as well, are among them.
@@ -33,7 +38,7 @@ _OWNED: Final[Mapping[tuple[str, str], str]] = {
         index. bloom.index. bucket.index. simple.index. global.index. global.simple.index.
         expression.index. storage.layout. layout. logfile.data.block.format fileid.
         enable.data.skipping hfile.writes.""",
-    ("table", f"that there is no metadata table and no record index ({METADATA_PAGE} says why)"): """
+    ("table", _METADATA): """
         metadata. record.index.""",
     ("table", "the columns and their values"): """
         parquet.bloom. parquet.outputtimestamptype parquet.writelegacyformat. parquet.write. parquet.avro.

@@ -93,6 +93,7 @@ class TableSpec:
         merge: Which of two records of a key wins; fixed for the life of the table.
         concurrency: How writers that run at the same time treat each other.
         markers: How a running write marks its files.
+        metadata_table: Whether writers keep Hudi's metadata table; fixed for the life of a splice table.
         derive: Columns that are functions of the time of an event, such as ``date(at)``, by their names.
         derive_zone: The time zone of these functions.
     """
@@ -106,6 +107,7 @@ class TableSpec:
     merge: Merge = "splice"
     concurrency: Concurrency = "nbcc"
     markers: Markers = "direct"
+    metadata_table: bool = False
     derive: Mapping[str, DerivedText] = Field(default_factory=dict)
     derive_zone: str = UTC
 

@@ -38,12 +38,7 @@ def table(spec: TableSpec, use: Use, name: str | None) -> Iterator[Option]:
     if use == "write" and name is None:
         why = "A new table has its times in UTC; those of local clocks repeat an hour each autumn."
         yield _option(hoodie.TABLE_TIMELINE_TIMEZONE, "UTC", why)
-    yield _option(
-        hoodie.METADATA_ENABLE,
-        "false",
-        "Without Hudi's metadata table a write takes half the time, and a cached join cannot hang a read; "
-        f"{METADATA_PAGE} has the other reasons.",
-    )
+    yield from _metadata_table(spec, use)
 
 
 def stored_properties(spec: TableSpec) -> dict[str, str]:
@@ -107,6 +102,28 @@ def _layout(spec: TableSpec) -> Iterator[Option]:
         "false",
         "Neither index reads it; it would add 400 kB to each base file, which each read loads.",
     )
+
+
+def _metadata_table(spec: TableSpec, use: Use) -> Iterator[Option]:
+    if not spec.metadata_table:
+        why = (
+            "Without Hudi's metadata table a write takes half the time, and a cached join cannot hang "
+            f"a read; {METADATA_PAGE} has the other reasons."
+        )
+        yield _option(hoodie.METADATA_ENABLE, "false", why)
+        return
+    if use in {"read", "sync"}:
+        why = "A read lists the folders, so it shows each file, and a cached join cannot hang it."
+        yield _option(hoodie.METADATA_ENABLE, "false", why)
+        return
+    why = "The spec's metadata_table: writers and services take the names of all files from a table of them."
+    yield _option(hoodie.METADATA_ENABLE, "true", why)
+    why = "Hudi would skip a file by the values of its events, of which the merge may show others."
+    yield _option(hoodie.METADATA_INDEX_COLUMN_STATS_ENABLE, "false", why)
+    yield _option(hoodie.METADATA_INDEX_PARTITION_STATS_ENABLE, "false", why)
+    if use == "sql":
+        why = "There are no statistics of columns, and to look for them can hang a cached join."
+        yield _option(hoodie.ENABLE_DATA_SKIPPING, "false", why)
 
 
 def _told(spec: TableSpec, name: str) -> Iterator[Option]:
