@@ -597,7 +597,7 @@ def test_a_program_without_logging_is_warned_too() -> None:
         "    keys = dict(access_key_id='x', secret_access_key='y', region='us-east-1', allow_http=True)\n"
         "    keys['endpoint_url'] = 'http://127.0.0.1:9'\n"
         "    async with asynclock.connect('s3://locks', **keys) as client:\n"
-        "        await client.lock('orders').acquire(timeout=1.0)\n"
+        "        await client.lock('orders').acquire(timeout=5.0)\n"
         "asyncio.run(main())\n"
     )
     done = subprocess.run(
