@@ -1,8 +1,8 @@
-"""An archive of the classes of Spark and Hudi: with it a JVM of the tests starts with a fifth less work.
+"""An archive of the classes of Spark and Hudi: with it a JVM of the tests starts with a third less work.
 
 A JVM maps the archive (class data sharing) in place of reading, checking and linking 15,000 classes. It is
-made once for a Java and an installed PySpark, and lies in the cache of the laboratory. A JVM with another
-class path leaves it aside; a class that has changed since is read as without it.
+made once for a Java and an installation of PySpark, and lies in the cache of the laboratory. A JVM with
+another class path leaves it aside; a class that has changed since is read as without it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def make() -> Path:
     if file.exists():
         return file
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.stem}.{os.getpid()}.jsa")
+    partial = file.with_name(f"{os.getpid()}.part")
     os.environ["SPARK_SUBMIT_OPTS"] = f'{SHORT_LIVED_JVM} "-XX:ArchiveClassesAtExit={partial}" {_QUIET}'
     with tempfile.TemporaryDirectory(prefix="asynclock-classes-") as name:
         log = Path(name) / "log"
@@ -85,6 +85,8 @@ def make() -> Path:
         said = log.read_text(errors="replace")
     if not partial.exists():
         raise RuntimeError(f"the JVM has not written {partial}: {said[-500:]}")
+    for other in file.parent.glob(f"{file.name.partition('-')[0]}-*.jsa"):
+        other.unlink()  # of jars that were there before
     return partial.replace(file)
 
 
@@ -102,12 +104,17 @@ def _use(folder: Path, spark: SparkSession) -> None:
 
 
 def _archive() -> Path:
-    """Return the path of the archive, which names the Java and the PySpark that it is for."""
+    """Return the path of the archive, which names the Java and the jars of PySpark that it is for."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
-    spark = distribution("pyspark")
-    key = f"{java.resolve()} {spark.locate_file('pyspark')} {spark.version}"
-    return cache() / "classes" / f"{sha256(key.encode()).hexdigest()[:16]}.jsa"
+    installed = Path(str(distribution("pyspark").locate_file("pyspark")))
+    # The JVM leaves an archive aside, without a word, if a jar is of another size or time.
+    jars = [f"{jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in sorted(installed.glob("jars/*.jar"))]
+    return cache() / "classes" / f"{_digest(java.resolve(), installed)}-{_digest(*jars)}.jsa"
+
+
+def _digest(*parts: object) -> str:
+    return sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
 def main() -> None:

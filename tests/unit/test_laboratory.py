@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
 
+from tests.laboratory import class_archive
 from tests.laboratory.__main__ import PROGRAMS
 from tests.laboratory._installed import one_at_a_time
 
@@ -52,6 +55,27 @@ def test_only_one_process_at_a_time_uses_what_they_share(
     with one_at_a_time("ivy"):
         assert subprocess.run(is_free, check=False).returncode == 1
     assert subprocess.run(is_free, check=False).returncode == 0
+
+
+def test_an_archive_of_classes_is_not_given_to_a_spark_that_was_installed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM would leave it aside without a word, and each of them would start slowly."""
+    jar = tmp_path / "pyspark" / "jars" / "core.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"classes")
+    pyspark = SimpleNamespace(locate_file=lambda name: tmp_path / name)
+    monkeypatch.setattr(class_archive, "distribution", lambda _: pyspark)
+    monkeypatch.setenv("ASYNCLOCK_CACHE", str(tmp_path))
+    made = class_archive._archive()
+    made.parent.mkdir()
+    made.touch()
+
+    assert str(made) in class_archive.jvm_options()
+
+    os.utime(jar, (1, 1))
+
+    assert "SharedArchiveFile" not in class_archive.jvm_options()
 
 
 def test_without_a_name_the_programs_are_listed() -> None:
