@@ -30,8 +30,8 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hash
 # Not $(MAKE) in the recipe: make -n would run it.
 AGAIN := $(MAKE)
 
-# What starts so many JVMs that other tests would time out in parallel.
-ALONE := tests/places tests/soak
+# What starts so many JVMs that other tests would time out in parallel. The soak, which lasts longest, goes first.
+ALONE := tests/soak/test_soak.py tests/soak tests/places
 
 # Programs of the laboratory; those of the pipeline need the jar.
 OF_LOCK := foreign guided linearizable model proof-numbers soak-cut soak-kill steered traces
@@ -59,14 +59,15 @@ demo: $(VENV)/ready $(JAR)
 # the archive of classes the tests only take longer. The tests start thousands of processes, and each would
 # compile our modules anew if PYTHONDONTWRITEBYTECODE is set; a hash of the source, unlike its time, cannot
 # take one mutant for another.
-test: $(VENV)/ready $(JAR)
+test:
+	@$(AGAIN) --no-print-directory --jobs=2 $(VENV)/ready $(JAR)
 	@$(BIN)/python -m compileall -q -j 0 --invalidation-mode checked-hash asynclock tests examples
 	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory servers & servers=$$!; \
 	  $(BIN)/python -m tests.laboratory class-archive & classes=$$!;) \
 	  failed=0; $(AGAIN) --no-print-directory lint || failed=1; \
 	  $(if $(ONLY),,wait $$servers || failed=1; wait $$classes;) exit $$failed
 	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadscope $(ALONE:%=--ignore %))
-	@$(if $(ONLY),,$(BIN)/python -m pytest $(ALONE))
+	@$(if $(ONLY),,$(BIN)/python -m pytest -n 2 --dist loadscope $(ALONE))
 
 test-all: test $(UV)
 	@$(BIN)/python -m tests.laboratory matrix

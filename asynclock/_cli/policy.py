@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -84,4 +83,6 @@ def s3_policy(parts: SplitResult, *, read_only: bool = False, prune: bool = Fals
 
 @cache
 def _text(name: str) -> str:
+    from importlib.resources import files  # noqa: PLC0415  lets other commands start faster
+
     return (files("asynclock._cli") / "policies" / name).read_text(encoding="utf-8")
