@@ -193,6 +193,13 @@ class Kept:
         return pipeline
 
 
+def deliver(pipeline: Pipeline, *numbers: int) -> None:
+    """Files of both streams, one of each a number."""
+    for number in numbers:
+        pipeline.deliver("a", {"k": "N1", "at": number, "x": number}, {"k": f"A{number}", "at": 1, "x": 1})
+        pipeline.deliver("b", {"k": "N1", "seen": f"2024-05-01T12:00:{number:02}Z", "y": number})
+
+
 def asynclock(*words: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, with the time that a session of its own needs to start."""
     return subprocess.run(

@@ -20,7 +20,7 @@ from asynclock.spark.services.rebucket import rebucket
 from asynclock.spark.services.savepoints import restore, savepoint
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Pipeline
+from tests.spark.pipeline_kit import Background, Pipeline, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,13 +36,6 @@ WITH = {"buckets = 1": "buckets = 2\nmetadata_table = true", "validity = 5.0": "
 def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
     """An empty pipeline."""
     return Pipeline(tmp_path, spark)
-
-
-def deliver(pipeline: Pipeline, *numbers: int) -> None:
-    """Files of both streams, one of each a number."""
-    for number in numbers:
-        pipeline.deliver("a", {"k": "N1", "at": number, "x": number}, {"k": f"A{number}", "at": 1, "x": 1})
-        pipeline.deliver("b", {"k": "N1", "seen": f"2024-05-01T12:00:{number:02}Z", "y": number})
 
 
 def rows(spec: Spec, spark: SparkSession, **options: str) -> list[tuple[object, ...]]:

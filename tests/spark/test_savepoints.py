@@ -21,7 +21,15 @@ from asynclock.spark.services.due import unkept
 from asynclock.spark.services.savepoints import delete_savepoint, restore, savepoint
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import SUMMED, Background, Pipeline, asynclock, command_here, wait_for
+from tests.spark.pipeline_kit import (
+    SUMMED,
+    Background,
+    Pipeline,
+    asynclock,
+    command_here,
+    deliver,
+    wait_for,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,13 +45,6 @@ NOON = "2024-05-01T12:00:00Z"
 def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
     """An empty pipeline."""
     return Pipeline(tmp_path, spark)
-
-
-def deliver(pipeline: Pipeline, *numbers: int) -> None:
-    """Files of both streams, one of each a number."""
-    for number in numbers:
-        pipeline.deliver("a", {"k": "N1", "at": number, "x": number}, {"k": f"A{number}", "at": 1, "x": 1})
-        pipeline.deliver("b", {"k": "N1", "seen": f"2024-05-01T12:00:{number:02}Z", "y": number})
 
 
 def newest(pipeline: Pipeline, spec: Spec) -> tuple[object, ...]:
