@@ -130,6 +130,12 @@ BAD: dict[str, tuple[Changes, int, str, str]] = {
     "merge": ([('"event_time"', '"event"')], 6, "table.merge", "did you mean 'event_time'"),
     "concurrency": ([('"occ"', '"occ_early"')], 7, "table.concurrency", "did you mean 'occ-early'"),
     "markers": ([('"direct"', '"timeline"')], 8, "table.markers", "did you mean 'timeline-server'"),
+    "a metadata table of text": (
+        [("buckets = 2", 'buckets = 2\nmetadata_table = "yes"')],
+        10,
+        "table.metadata_table",
+        "true or false",
+    ),
     "services mode": (
         [("[services]\n", '[services]\nmode = "outside"\n')],
         15,

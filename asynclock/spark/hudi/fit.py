@@ -46,8 +46,9 @@ def _check_metadata_table(spec: Spec, found: str | None) -> None:
         return
     has = "has a metadata table" if found == "true" else "has no metadata table"
     reason = (
-        f"the table at {spec.table.path} {has}, and one writer without it would remove what the others need; "
-        f"nothing was written. Set table.metadata_table = {found}, or splice into a new table"
+        f"the table at {spec.table.path} {has}, and its writers must agree: one without it would remove it "
+        f"under the others; nothing was written. Set table.metadata_table = {found}, or splice into a new "
+        "table"
     )
     raise misplaced(spec, ("table", "metadata_table"), spec.table.metadata_table, reason)
 

@@ -18,7 +18,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from asynclock._shared.words import refuse_credentials
 from asynclock.errors import ConfigError
-from asynclock.spark.spec.checked import Whole, checked, problems_of, refuse, run_all, wrong
+from asynclock.spark.spec.checked import Switch, Whole, checked, problems_of, refuse, run_all, wrong
 from asynclock.spark.spec.column import Column, Columns
 from asynclock.spark.spec.column_groups import TOMBSTONE, GroupSpec, check_groups, physical_name, split
 from asynclock.spark.spec.defaults import check_defaults, sql_literal
@@ -107,7 +107,7 @@ class TableSpec:
     merge: Merge = "splice"
     concurrency: Concurrency = "nbcc"
     markers: Markers = "direct"
-    metadata_table: bool = False
+    metadata_table: Switch = False
     derive: Mapping[str, DerivedText] = Field(default_factory=dict)
     derive_zone: str = UTC
 
