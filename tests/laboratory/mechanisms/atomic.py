@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import logging
 import os
 import random
@@ -27,13 +28,14 @@ from urllib.parse import urlsplit
 
 from asynclock.spark import run, run_services, timeline, validate
 from asynclock.spark.hudi.instants import METADATA_PREFIX
+from asynclock.spark.source.checkpoint import Checkpoint
 from tests.laboratory.mechanisms.feed import STREAMS, Feed, seen
 from tests.laboratory.mechanisms.stage import Shown, must
 from tests.laboratory.mechanisms.warm import WarmDriver
 from tests.spark.pipeline_kit import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from asynclock.spark import Instant
     from asynclock.spark.spec.model import Spec
@@ -390,15 +392,32 @@ def _examine(feed: Feed, stage: Stage, play: Play) -> set[str]:
     report = validate(feed.spec, stage.spark)
     must(report.ok, f"validation finds no difference: {report}")
     instants = timeline(feed.spec, stage.spark, archived=True)
-    batches = Counter((one.stream, one.batch) for one in instants if one.stream)
+    batches = Counter((one.stream, one.batch) for one in instants if one.stream and one.batch is not None)
     twice = [batch for batch, times in batches.items() if times > 1]
     must(not twice, f"no batch is committed twice: {twice}")
-    must(len(batches) == sum(feed.delivered.values()), "each file is a batch of its own")
+    for stream in STREAMS:
+        _match_files(Checkpoint(feed.spec, feed.spec.stream(stream), stage.spark), stream, feed, batches)
     finished = {one.requested for one in instants if one.action == "commit" and one.completed}
     must(play.compactions <= finished, f"the next leader ends a compaction: {play.compactions - finished}")
     orphans = _orphans(Path(urlsplit(feed.spec.table.path).path), instants)
     must(not orphans, f"cleaning leaves no file of a dead writer: {orphans}")
     return {one.requested for one in instants if one.completed}
+
+
+def _match_files(checkpoint: Checkpoint, stream: str, feed: Feed, batches: Iterable[tuple[str, int]]) -> None:
+    """Match the files of a stream with its batches.
+
+    Spark notes a file in the log of the source, and then the batch that ends with it. If the driver is killed
+    in between, the next batch has two files.
+    """
+    numbers = sorted(number for name, number in batches if name == stream)
+    must(numbers == list(range(len(numbers))), f"no batch of {stream} is missing: {numbers}")
+    entries = sorted(entry for entry, _ in checkpoint.arrivals().values())
+    must(entries == list(range(feed.delivered[stream])), f"each file of {stream} is an entry: {entries}")
+    end = json.loads(checkpoint.offset(numbers[-1]))["logOffset"]
+    must(
+        end == entries[-1], f"the last batch of {stream} ends with the last file: {end} and not {entries[-1]}"
+    )
 
 
 def _orphans(table: Path, instants: Sequence[Instant]) -> list[str]:
