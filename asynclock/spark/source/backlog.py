@@ -7,10 +7,9 @@ import time
 from typing import TYPE_CHECKING
 
 from asynclock.spark.results import Backlog
-from asynclock.spark.source.checkpoint import ENTRY, Checkpoint
+from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.source.files import source_files
 from asynclock.spark.source.kafka import topic_offsets
-from asynclock.spark.source.reading import FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +22,7 @@ class BacklogLook:
     """Looks at the source of a stream and at its checkpoint, from any process and one thread at a time.
 
     A look at files lists the source once, and reads the entries that the checkpoint has gained since the last
-    look. A look at a topic asks a broker. Only the first look at an old checkpoint runs a Spark job.
+    look. A look at a topic asks a broker. Only the first look at an old checkpoint reads all entries.
 
     Args:
         spec: The spec, for errors.
@@ -63,8 +62,8 @@ class BacklogLook:
             self._files, self._entry = set(), -1
         added = self._checkpoint.entries(self._entry + 1, entry)
         if added is None:  # Spark keeps old entries only in a later one
-            rows = self._checkpoint.files().collect()
-            self._files = {row[FILE] for row in rows if row[ENTRY] <= entry}
+            arrived = self._checkpoint.arrivals()
+            self._files = {url for url, (number, _) in arrived.items() if number <= entry}
         else:
             self._files.update(url for url, _ in added)
         self._entry = entry

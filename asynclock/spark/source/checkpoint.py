@@ -13,24 +13,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
 from asynclock.spark.hadoop import HadoopFiles
 from asynclock.spark.jvm import classes
-from asynclock.spark.source.files import frame_of, plain_path, plain_url, source_files
-from asynclock.spark.source.reading import FILE
+from asynclock.spark.source.files import plain_url, source_files
 from asynclock.spark.spec.functions import sums
 from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from asynclock.errors import SpecError
     from asynclock.spark.spec.model import Spec, StreamSpec
 
-ENTRY: Final = "_asynclock_entry"
 _TABLE_FILE: Final = "asynclock-table.json"
 _AGAIN: Final = (
     "Name a new checkpoint: all files or records are read again, and those that the table has change nothing"
@@ -44,7 +41,6 @@ _FOLDERS: Final = ("offsets", "sources/0", "commits")
 _NEWEST: Final = 2  # of each, whose content is looked at
 _VERSION: Final = "v1"  # each begins with it, that of a topic behind one byte
 _HEAD: Final = 4
-_READ_AT: Final = "_asynclock_read_at"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +72,8 @@ class Checkpoint:
         self._hadoop: Any = classes(spark).org.apache.hadoop.fs
         self._configuration: Any = spark._jsc.hadoopConfiguration()  # noqa: SLF001
         self._files = HadoopFiles(spark)
+        self._log: Any = classes(spark).io.asynclock.source.SourceLog
+        self._log_folder = f"{stream.checkpoint}/sources/0"
         self._bound: dict[str, str] | None = None
 
     def refuse_damage(self) -> None:
@@ -238,28 +236,17 @@ class Checkpoint:
         text = self._files.read(f"{self._stream.checkpoint}/sources/0/0")
         return "" if text is None else text[text.index("{") :]  # the line before is a version
 
-    def files(self) -> DataFrame:
-        """Return each file (``FILE``), its entry in the source's log (``ENTRY``) and its time, in ms.
+    def arrivals(self) -> dict[str, tuple[int, int]]:
+        """Return the entry of each file in the source's log, and the file's modification time then, in ms.
 
         Files arrived in the order of the entries; one that was touched later has a misleading modification
         time. Entries have the numbers of batches until a driver dies after it wrote an entry and before it
         noted the batch: the next batch then has two entries.
         """
-        path = self._path("sources/0")
-        if not self._exists(path):
-            return frame_of(self._spark, [], f"{FILE} string, {ENTRY} bigint, {_READ_AT} bigint")
-        entries = self._spark.read.schema("path string, timestamp bigint, batchId bigint").json(
-            path.toString()
+        lines = (
+            line.split(" ") for line in self._log.arrivals(self._log_folder, self._configuration).splitlines()
         )
-        # The first line of each log file is a version, and compaction repeats entries.
-        known = entries.where(F.col("path").isNotNull())
-        return known.groupBy(plain_path(F.col("path")).alias(FILE)).agg(
-            F.min("batchId").alias(ENTRY), F.min("timestamp").alias(_READ_AT)
-        )
-
-    def arrivals(self) -> dict[str, tuple[int, int]]:
-        """Return the entry of each file, and its modification time then, in ms; see ``files``."""
-        return {row[FILE]: (row[ENTRY], row[_READ_AT]) for row in self.files().collect()}
+        return {url: (int(entry), int(modified)) for entry, modified, url in lines}
 
     def unread(self) -> int:
         """Return the number of files of the source that no batch has read yet."""
@@ -288,13 +275,7 @@ class Checkpoint:
             now = self._spark.read.format("binaryFile").load(self._stream.source)
         except AnalysisException:  # no file matches any more
             return ()
-        metadata = F.col("_metadata")
-        times = now.select(
-            plain_path(metadata["file_path"]).alias(FILE),
-            F.unix_millis(metadata["file_modification_time"]).alias("now"),
-        )
-        known = times.join(F.broadcast(self.files()), FILE)
-        return tuple(sorted(row[FILE] for row in known.where(F.col("now") != F.col(_READ_AT)).collect()))
+        return tuple(sorted(self._log.changed(now._jdf, self._log_folder)))  # noqa: SLF001
 
     def _hidden(self) -> tuple[str, ...]:
         source = self._hadoop.Path(self._stream.source)
@@ -323,11 +304,4 @@ class Checkpoint:
         except ValueError:
             remedy = self._again if name != _TABLE_FILE else "If the table is the right one, delete that file"
             raise self._damaged(f"{self._stream.checkpoint}/{name}", remedy) from None
-        return found
-
-    def _path(self, below: str) -> Any:  # noqa: ANN401  py4j
-        return self._hadoop.Path(f"{self._stream.checkpoint}/{below}")
-
-    def _exists(self, path: Any) -> bool:  # noqa: ANN401  py4j
-        found: bool = path.getFileSystem(self._configuration).exists(path)
         return found
