@@ -337,24 +337,24 @@ def settled(parsed: DataFrame) -> Settled:
 
     A damaged file may show only after some of its rows were read. Persist ``parsed`` first.
     """
-    is_bad = F.col(REASON).isNotNull() & F.col(LINE).isNull()
+    is_bad_file = F.col(REASON).isNotNull() & F.col(LINE).isNull()
     # Not a filter: if it cannot match, Spark skips the reading, and damage would show too late.
-    damaged = F.collect_set(F.when(is_bad, F.col(FILE)))
-    rows, bad, files = _counted(parsed, damaged)
+    found = _counted(parsed, F.when(is_bad_file, F.col(FILE)))
+    files = list(found.files())
     if files:
-        parsed = parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull())
-        rows, bad = _counted(parsed)
-    return Settled(frame=parsed, rows=rows, bad=bad)
+        return counted(parsed.where(~F.col(FILE).isin(files) | F.col(LINE).isNull()))
+    return Settled(frame=parsed, rows=found.rows(), bad=found.bad())
 
 
 def counted(parsed: DataFrame) -> Settled:
     """Return parsed rows if none has to be left out; one job."""
-    rows, bad = _counted(parsed)
-    return Settled(frame=parsed, rows=rows, bad=bad)
+    found = _counted(parsed, F.lit(None).cast("string"))
+    return Settled(frame=parsed, rows=found.rows(), bad=found.bad())
 
 
-def _counted(parsed: DataFrame, *more: Column) -> Any:  # noqa: ANN401  a row
-    return parsed.agg(F.count("*"), F.count(REASON), *more).first()
+def _counted(parsed: DataFrame, bad_file: Column) -> Any:  # noqa: ANN401  py4j
+    marks = parsed.select(F.col(REASON).isNotNull(), bad_file)
+    return classes(parsed.sparkSession).io.asynclock.source.RowCounts.of(marks._jdf)  # noqa: SLF001
 
 
 def _located(frame: DataFrame) -> DataFrame:
