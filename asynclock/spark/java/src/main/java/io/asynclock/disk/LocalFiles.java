@@ -11,6 +11,7 @@ import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.NotDirectoryException;
+import java.nio.file.attribute.FileTime;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -171,15 +172,20 @@ public final class LocalFiles extends LocalFileSystem {
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
       java.nio.file.Path folder = pathToFile(path).toPath();
+      Path qualified = makeQualified(path);
       if (!Files.isDirectory(folder)) { // to list a pipe would be to open it, and to wait for its writer
-        return new FileStatus[] {getFileStatus(path)};
+        try {
+          return new FileStatus[] {status(folder, qualified)};
+        } catch (NoSuchFileException removed) {
+          throw absent(path);
+        }
       }
       List<FileStatus> found = new ArrayList<>();
       try (DirectoryStream<java.nio.file.Path> entries = Files.newDirectoryStream(folder)) {
         for (java.nio.file.Path entry : entries) {
           try {
-            found.add(getFileStatus(new Path(path, new Path(null, null, entry.getFileName().toString()))));
-          } catch (FileNotFoundException removed) {
+            found.add(status(entry, new Path(qualified, new Path(null, null, entry.getFileName().toString()))));
+          } catch (FileNotFoundException | NoSuchFileException removed) {
             continue;
           }
         }
@@ -189,6 +195,17 @@ public final class LocalFiles extends LocalFileSystem {
         throw failed.getCause();
       }
       return found.toArray(FileStatus[]::new);
+    }
+
+    /** The status of a file by one look at it; Hadoop takes four, and makes its path three times. */
+    private FileStatus status(java.nio.file.Path file, Path path) throws IOException {
+      try {
+        return new Status(
+            Files.readAttributes(file, "unix:size,isDirectory,lastModifiedTime,lastAccessTime,mode"),
+            getDefaultBlockSize(path), file, path);
+      } catch (UnsupportedOperationException | IllegalArgumentException e) { // not a POSIX file system
+        return getFileStatus(path);
+      }
     }
 
     @Override
@@ -208,29 +225,9 @@ public final class LocalFiles extends LocalFileSystem {
     protected RemoteIterator<LocatedFileStatus> listLocatedStatus(Path path, PathFilter filter) throws IOException {
       List<LocatedFileStatus> found = new ArrayList<>();
       for (FileStatus one : listStatus(path, filter)) {
-        try {
-          FileStatus known = withAttributes(one);
-          long length = one.getLen();
-          found.add(new LocatedFileStatus(known, one.isFile() ? getFileBlockLocations(known, 0, length) : null));
-        } catch (NoSuchFileException removed) {
-          continue;
-        }
+        found.add(new LocatedFileStatus(one, one.isFile() ? getFileBlockLocations(one, 0, one.getLen()) : null));
       }
       return RemoteIterators.remoteIteratorFromIterable(found);
-    }
-
-    /** The same status, for whose permission, owner and group Hadoop starts no process. */
-    private FileStatus withAttributes(FileStatus one) throws IOException {
-      try {
-        Map<String, Object> read =
-            Files.readAttributes(pathToFile(one.getPath()).toPath(), "unix:mode,owner,group");
-        return new FileStatus(
-            one.getLen(), one.isDirectory(), one.getReplication(), one.getBlockSize(), one.getModificationTime(),
-            one.getAccessTime(), new FsPermission((int) read.get("mode") & 07777), read.get("owner").toString(),
-            read.get("group").toString(), one.getPath());
-      } catch (UnsupportedOperationException | IllegalArgumentException e) { // not a POSIX file system
-        return one;
-      }
     }
 
     @Override
@@ -238,6 +235,40 @@ public final class LocalFiles extends LocalFileSystem {
       return Files.isSymbolicLink(pathToFile(path).toPath())
           ? super.getFileLinkStatus(path)
           : getFileStatus(path);
+    }
+  }
+
+  /** A status that looks up the names of owner and group only if they are asked for. */
+  private static final class Status extends FileStatus {
+
+    private static final long serialVersionUID = 1L;
+
+    private final String file;
+
+    Status(Map<String, Object> read, long blockSize, java.nio.file.Path file, Path path) {
+      super(
+          (long) read.get("size"), (boolean) read.get("isDirectory"), 1, blockSize,
+          ((FileTime) read.get("lastModifiedTime")).toMillis(), ((FileTime) read.get("lastAccessTime")).toMillis(),
+          new FsPermission((int) read.get("mode") & 07777), null, null, path);
+      this.file = file.toString();
+    }
+
+    @Override
+    public String getOwner() {
+      return name("owner");
+    }
+
+    @Override
+    public String getGroup() {
+      return name("group");
+    }
+
+    private String name(String attribute) {
+      try {
+        return Files.getAttribute(java.nio.file.Path.of(file), "unix:" + attribute).toString();
+      } catch (IOException removed) {
+        return "";
+      }
     }
   }
 
