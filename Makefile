@@ -22,10 +22,13 @@ BIN := $(VENV)/bin
 JAR := asynclock/spark/jars/asynclock-hudi.jar
 JAVA_SOURCES := asynclock/spark/java/pom.xml $(shell find asynclock/spark/java/src -name '*.java' 2>/dev/null)
 
-UV := $(VENV)/lock/bin/uv
+UV := $(BIN)/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
   --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation
+# uv takes a third of pip's time. pip goes where its configuration is needed: a proxy, an index of a company.
+INSTALL = $(UV) pip install --quiet --no-build-isolation --python $(BIN)/python $(1) || { \
+  echo "uv could not install: pip does it, which takes longer"; \
+  $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation $(1); }
 
 # Not $(MAKE) in the recipe: make -n would run it.
 AGAIN := $(MAKE)
@@ -131,8 +134,14 @@ $(JAR): $(JAVA_SOURCES)
 	@mvn --quiet --batch-mode --file asynclock/spark/java/pom.xml package
 	@touch $(JAR)
 
-$(UV):
-	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv==0.13.8
+$(UV): requirements/build.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is missing; name it with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	  echo "python -m venv failed (Debian: apt-get install python3-venv)"; exit 1; }
+	@echo "installing into $(VENV) (the first time downloads about 400 MB, most of it PySpark)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement $<
+	@touch $(UV)
 
 # Without UPGRADE what is pinned stays, and only what pyproject.toml asks for besides is added.
 lock: $(UV)
@@ -140,15 +149,9 @@ lock: $(UV)
 	@$(COMPILE) --constraint requirements/build.lock --extra all --group test --output-file requirements/dev.lock \
 	  pyproject.toml
 
-$(VENV)/ready: pyproject.toml requirements/build.lock requirements/dev.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "Python 3.11 or newer is missing; name it with: make PYTHON=/path/to/python3.11 ..."; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
-	  echo "python -m venv failed (Debian: apt-get install python3-venv)"; exit 1; }
-	@echo "installing into $(VENV) (the first time downloads about 400 MB, most of it PySpark)"
-	@$(INSTALL) --only-binary :all: --requirement requirements/build.lock
-	@$(INSTALL) --requirement requirements/dev.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+$(VENV)/ready: pyproject.toml requirements/dev.lock $(UV)
+	@UV_COMPILE_BYTECODE=1 $(call INSTALL,--require-hashes --requirement requirements/dev.lock)
+	@$(call INSTALL,--no-deps --editable .)
 	@touch $(VENV)/ready
 
 clean:

@@ -19,7 +19,7 @@ import click
 
 ROOT: Final = Path(__file__).parents[2]
 PLACE: Final = ROOT / "build" / "matrix"
-UV: Final = ROOT / ".venv" / "lock" / "bin" / "uv"
+UV: Final = ROOT / ".venv" / "bin" / "uv"
 SUITES: Final = ("contention", "kit", "processes", "sync", "telemetry", "typing", "unit")
 """On other Pythons: what depends on asyncio, garbage collection and typing, without servers and Spark."""
 WITH_SDKS: Final = (
