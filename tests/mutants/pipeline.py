@@ -851,15 +851,15 @@ PIPELINE_MUTANTS: Final = (
         (
             Patch(
                 _CHANGED_FILES,
-                "} else if (isWanted(action, instant.getCompletionTime())) {",
-                "} else if (isWanted(action, instant.requestedTime())) {",
+                "String completed = instant.getCompletionTime();",
+                "String completed = instant.requestedTime();",
             ),
         ),
         _TESTS + "test_changes.py::test_a_slow_commit_that_was_requested_earlier_is_found",
     ),
     PipelineMutant(
         "changes that are archived are not told",
-        (Patch(_CHANGED_FILES, "        this::write);\n", "        (requested, entry) -> { });\n"),),
+        (Patch(_CHANGED_FILES, "      files.writeArchived();\n", ""),),
         _TESTS + "test_changes.py::test_archival_compaction_and_cleaning_in_the_range",
     ),
     PipelineMutant(
@@ -942,7 +942,7 @@ PIPELINE_MUTANTS: Final = (
         (
             Patch(
                 _CHANGED_FILES,
-                "(stream.equals(DELETES) || hasSource(metadata))",
+                "(stream.equals(DELETES) || hasSource(commit))",
                 "stream.equals(DELETES)",
             ),
         ),

@@ -16,27 +16,24 @@ from asynclock.spark.spec.keys import as_stored
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from asynclock.spark.check.state import Order, State
     from asynclock.spark.check.strict.expected import Cells, Expected, Key
     from asynclock.spark.hudi.instants import BatchCommit
     from asynclock.spark.spec.column_groups import ColumnGroup
-    from asynclock.spark.spec.model import Spec
 
 
 class Deletes:
     """The deletes of a table.
 
     Args:
-        spec: The table.
-        spark: A session.
         table: The table as of an instant.
     """
 
-    def __init__(self, spec: Spec, spark: SparkSession, table: State) -> None:
-        self._spec = spec
-        self._spark = spark
+    def __init__(self, table: State) -> None:
+        self._spec = table.spec
+        self._spark = table.spark
         self._deletes = sorted(
             ((table.order(commit), commit) for commit in table.commits if commit.stream == DELETES),
             key=itemgetter(0),

@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
     from asynclock.spark.check.committed import NamedTypes
     from asynclock.spark.check.state import Order, State
     from asynclock.spark.check.strict.expected import Cells, Expected, Key
     from asynclock.spark.hudi.instants import BatchCommit
     from asynclock.spark.source.files import SourceFile
-    from asynclock.spark.spec.model import Spec, StreamSpec
+    from asynclock.spark.spec.model import StreamSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,24 +63,22 @@ class FileEvents:
     """The files of one stream, in the order of their arrival, from the second reader.
 
     Args:
-        spec: The table.
-        number: Number of the stream in the spec.
-        spark: A session.
         table: The table that its events are expected in.
+        number: Number of the stream in the spec.
 
     Attributes:
         size: Bytes of the files.
         groups: Places of its columns among the table's groups.
     """
 
-    def __init__(self, spec: Spec, number: int, spark: SparkSession, table: State) -> None:
-        self._spec = spec
+    def __init__(self, table: State, number: int) -> None:
+        self._spec = spec = table.spec
         self._stream: StreamSpec = spec.streams[number]
+        self._spark = spark = table.spark
         self._checkpoint = Checkpoint(spec, self._stream, spark)
         self._checkpoint.refuse_damage()
         self._committed = Committed.of(table.commits, self._stream.name, self._checkpoint.query_id())
         self._number = number
-        self._spark = spark
         self._table = table
         self._sources = source_files(spark, self._stream.source)
         self.size = sum(file.size for file in self._sources)

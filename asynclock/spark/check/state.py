@@ -34,11 +34,25 @@ FIRST: Final[Order] = (0, "")
 _INSTANT: Final = re.compile(r"\d{14}(\d{3})?")
 
 
+@contextmanager
+def on_disk(frame: DataFrame) -> Iterator[None]:
+    """Keep the rows of a frame on the disks of Spark while the context lasts."""
+    frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        # DataFrame.count aggregates, of which adaptive execution makes further jobs.
+        frame._jdf.queryExecution().toRdd().count()  # noqa: SLF001
+        yield
+    finally:
+        frame.unpersist()
+
+
 class State:
     """The table as of an instant: its commits and its rows.
 
     Attributes:
         table: The table.
+        spec: Its spec.
+        spark: Its session.
         timeline: Its timeline.
         as_of: Completion time of the newest instant that counts; None if there is none.
         commits: The commits of batches up to then, in the order of completion.
@@ -47,8 +61,8 @@ class State:
     """
 
     def __init__(self, spec: Spec, spark: SparkSession, as_of: str | None) -> None:
-        self._spec = spec
         self.table = table = Table(spec, spark)
+        self.spec, self.spark = spec, spark
         self.timeline = table.timeline
         refuse_missing(table)
         times = sorted(one.completed for one in self.timeline.instants() if one.completed)
@@ -85,9 +99,9 @@ class State:
         if self._frame is None:
             yield iter(())
             return
-        table = self._spec.table
+        table = self.spec.table
         shared = [
-            F.expr(as_stored(name, self._spec.shared_type(name))).alias(name) for name in table.shared_columns
+            F.expr(as_stored(name, self.spec.shared_type(name))).alias(name) for name in table.shared_columns
         ]
         cells = [F.expr(as_stored(name, kind)) for columns in self.groups for name, kind in columns]
         # Read by position, because a column may have any name.
@@ -95,14 +109,11 @@ class State:
         if one_key_in > 1:
             key = F.concat_ws("\0", *(F.col(name).cast("string") for name in table.key))
             frame = frame.where(F.crc32(key.cast("binary")) % one_key_in == 0)
-        frame.persist(StorageLevel.DISK_ONLY).count()
-        try:
+        with on_disk(frame):
             yield self._read(frame)
-        finally:
-            frame.unpersist()
 
     def _read(self, frame: DataFrame) -> Iterator[tuple[Key, list[Cells]]]:
-        shared = len(self._spec.table.shared_columns)
+        shared = len(self.spec.table.shared_columns)
         for row in frame.toLocalIterator(prefetchPartitions=True):
             values = iter(row)
             yield tuple(islice(values, shared)), [tuple(islice(values, len(one))) for one in self.groups]

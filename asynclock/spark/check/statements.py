@@ -12,10 +12,10 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
+from asynclock.spark.check.state import on_disk
 from asynclock.spark.check.strict.expected import digest_of, rank_among
 from asynclock.spark.hudi.changed import statements
 from asynclock.spark.jvm import classes
@@ -27,12 +27,11 @@ from asynclock.spark.spec.model import RECORD_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import Column, Row, SparkSession
+    from pyspark.sql import Column, Row
 
     from asynclock.spark.check.state import Order, State
     from asynclock.spark.check.strict.expected import Cells, Expected, Key
     from asynclock.spark.hudi.changed import Statement
-    from asynclock.spark.spec.model import Spec
 
 _BUCKET: Final = re.compile(r"\d{8}-0000-0000-0000-000000000000(-0)?")
 _RAW: Final = {"date": "int", "timestamp": "bigint"}
@@ -46,8 +45,6 @@ class StatementEvents:
     It is unknown too if its files are cleaned away.
 
     Args:
-        spec: The table.
-        spark: A session.
         table: The table as of an instant.
 
     Attributes:
@@ -55,9 +52,9 @@ class StatementEvents:
         unknown: Number of those taken so far that cannot be read.
     """
 
-    def __init__(self, spec: Spec, spark: SparkSession, table: State) -> None:
-        self._spec = spec
-        self._spark = spark
+    def __init__(self, table: State) -> None:
+        self._spec = spec = table.spec
+        self._spark = table.spark
         self._table = table
         self._readable = table.table.layout.logs_events
         self.unknown = 0
@@ -80,11 +77,8 @@ class StatementEvents:
         if frame is None:
             yield self._steps(iter(()), expected)
             return
-        frame.persist(StorageLevel.DISK_ONLY).count()
-        try:
+        with on_disk(frame):
             yield self._steps(frame.toLocalIterator(prefetchPartitions=True), expected)
-        finally:
-            frame.unpersist()
 
     def _find(self) -> Iterator[tuple[Order, Statement, tuple[int, ...]]]:
         """Yield the commits with their places in the merge, and the groups that they may have set."""

@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
     from asynclock.spark.check.committed import NamedTypes
     from asynclock.spark.check.state import Order, State
     from asynclock.spark.check.strict.expected import Cells, Expected, Key
     from asynclock.spark.spec.kafka_settings import KafkaSpec
-    from asynclock.spark.spec.model import Spec
 
 Offsets = dict[int, int]
 _BYTES: Final = 200
@@ -42,11 +39,9 @@ class TopicEvents:
     """The topic of one stream, from its first record to the last that is committed.
 
     Args:
-        spec: The table.
+        table: The table that its events are expected in; its session has Spark's connector.
         number: Number of the stream in the spec.
         kafka: Its topic.
-        spark: A session with Spark's connector.
-        table: The table that its events are expected in.
 
     Attributes:
         size: About the bytes of its records.
@@ -56,11 +51,11 @@ class TopicEvents:
         SpecError: There is no such topic, or no broker answers.
     """
 
-    def __init__(self, spec: Spec, number: int, kafka: KafkaSpec, spark: SparkSession, table: State) -> None:
-        self._spec = spec
+    def __init__(self, table: State, number: int, kafka: KafkaSpec) -> None:
+        self._spec = spec = table.spec
         self._stream = spec.streams[number]
         self._kafka = kafka
-        self._spark = spark
+        self._spark = spark = table.spark
         self.groups = table.table.layout.groups_of(number)
         self._columns = {group: table.groups[group] for group in self.groups}
         checkpoint = Checkpoint(spec, self._stream, spark)

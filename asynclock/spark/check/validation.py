@@ -192,12 +192,10 @@ def validate(
     table = State(spec, spark, as_of)
     commits = table.commits
     readers = [
-        TopicEvents(spec, number, stream.kafka, spark, table)
-        if stream.kafka is not None
-        else FileEvents(spec, number, spark, table)
+        TopicEvents(table, number, stream.kafka) if stream.kafka is not None else FileEvents(table, number)
         for number, stream in enumerate(spec.streams)
     ]
-    statements = StatementEvents(spec, spark, table)
+    statements = StatementEvents(table)
     if one_key_in is None:
         one_key_in = max(1, -(-sum(reader.size for reader in readers) // READ_WHOLE))
     shared = [(name, spec.shared_type(name)) for name in spec.table.shared_columns]
@@ -220,7 +218,7 @@ def validate(
         try:
             with statements.steps(expected) as written:
                 sources = [reader.steps(expected, Path(folder)) for reader in readers]
-                deletes = Deletes(spec, spark, table).steps(expected)
+                deletes = Deletes(table).steps(expected)
                 for _, take in heapq.merge(*sources, written, deletes, key=itemgetter(0)):
                     take()
             expected.compare(stored)

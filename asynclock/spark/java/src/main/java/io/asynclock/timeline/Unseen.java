@@ -1,11 +1,6 @@
 package io.asynclock.timeline;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonGenerator;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -28,43 +23,51 @@ import org.apache.hudi.common.util.CompactionUtils;
  * <p>Hudi reads a log file with the newest base file whose compaction was requested before the log was completed. So
  * if a log belongs before a compaction whose plan does not name it, it is on a base file that has been replaced.
  */
-public final class Unseen {
+public final class Unseen extends TimelineDump {
 
-  private Unseen() {}
+  private final Map<String, TreeMap<String, Set<String>>> compacted;
+
+  private Unseen(HoodieTableMetaClient table, HoodieTimeline done, String file) throws IOException {
+    super(table, file);
+    compacted = compacted(table, done);
+  }
 
   /**
-   * Writes such commits of the active timeline into a file, one JSON object a line: {@code requested},
-   * {@code completed}, {@code rows} that are not seen, and {@code compaction}, the instant of that compaction.
+   * Writes such commits of the active timeline: {@code requested}, {@code completed}, {@code rows} that are not seen,
+   * and {@code compaction}, the instant of that compaction.
    */
   public static void dump(HoodieTableMetaClient table, String file) throws IOException {
     HoodieTimeline done = table.reloadActiveTimeline().filterCompletedInstants();
-    Map<String, TreeMap<String, Set<String>>> compacted = compacted(table, done);
-    try (JsonGenerator lines = new JsonFactory()
-        .createGenerator(Files.newBufferedWriter(Path.of(file), StandardCharsets.UTF_8))) {
-      lines.setRootValueSeparator(null);
-      for (HoodieInstant commit : done.getInstants()) {
-        if (!commit.getAction().equals(HoodieTimeline.DELTA_COMMIT_ACTION) || compacted.isEmpty()) {
-          continue;
-        }
-        long rows = 0;
-        String behind = null;
-        for (HoodieWriteStat stat : done.readCommitMetadata(commit).getWriteStats()) {
-          Map.Entry<String, Set<String>> next = next(compacted, stat, commit.getCompletionTime());
-          if (next != null && !next.getValue().containsAll(logs(stat))) {
-            rows += stat.getNumInserts() + stat.getNumUpdateWrites() + stat.getNumDeletes();
-            behind = next.getKey();
-          }
-        }
-        if (behind != null) {
-          lines.writeStartObject();
-          lines.writeStringField("requested", commit.requestedTime());
-          lines.writeStringField("completed", commit.getCompletionTime());
-          lines.writeNumberField("rows", rows);
-          lines.writeStringField("compaction", behind);
-          lines.writeEndObject();
-          lines.writeRaw('\n');
-        }
+    try (Unseen unseen = new Unseen(table, done, file)) {
+      unseen.writeActive(done);
+    }
+  }
+
+  @Override
+  boolean isWanted(HoodieInstant instant) {
+    return HoodieTimeline.DELTA_COMMIT_ACTION.equals(instant.getAction()) && !compacted.isEmpty();
+  }
+
+  @Override
+  void write(HoodieInstant instant, HoodieCommitMetadata commit) throws IOException {
+    long rows = 0;
+    String behind = null;
+    for (HoodieWriteStat stat : commit.getWriteStats()) {
+      Map.Entry<String, Set<String>> next = next(stat, instant.getCompletionTime());
+      if (next != null && !next.getValue().containsAll(logs(stat))) {
+        rows += Instants.rows(stat);
+        behind = next.getKey();
       }
+    }
+    if (behind != null) {
+      String compaction = behind;
+      long unseen = rows;
+      line(() -> {
+        lines.writeStringField("requested", instant.requestedTime());
+        lines.writeStringField("completed", instant.getCompletionTime());
+        lines.writeNumberField("rows", unseen);
+        lines.writeStringField("compaction", compaction);
+      });
     }
   }
 
@@ -92,8 +95,7 @@ public final class Unseen {
     return found;
   }
 
-  private static Map.Entry<String, Set<String>> next(
-      Map<String, TreeMap<String, Set<String>>> compacted, HoodieWriteStat stat, String completed) {
+  private Map.Entry<String, Set<String>> next(HoodieWriteStat stat, String completed) {
     TreeMap<String, Set<String>> ofGroup = compacted.get(group(stat.getPartitionPath(), stat.getFileId()));
     return ofGroup == null ? null : ofGroup.higherEntry(completed);
   }
