@@ -40,12 +40,17 @@ spark.stop()
 
 
 class Files:
-    """The session's local file system."""
+    """The session's local file system, or Hadoop's own."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, own: bool = False) -> None:
         jvm: Any = spark._jvm
         self._hadoop = jvm.org.apache.hadoop.fs
-        self._files = self._hadoop.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+        configuration = spark._jsc.hadoopConfiguration()
+        if own:
+            self._files = self._hadoop.LocalFileSystem()
+            self._files.initialize(jvm.java.net.URI("file:///"), configuration)
+        else:
+            self._files = self._hadoop.FileSystem.getLocal(configuration)
 
     def chmod(self, file: Path, bits: str) -> None:
         """Set the permission, given in octal digits."""
@@ -55,6 +60,23 @@ class Files:
         """Where a link leads; None of what is no link."""
         status = self._files.getFileLinkStatus(self._hadoop.Path(str(file)))
         return str(status.getSymlink().toUri().getPath()) if status.isSymlink() else None
+
+    def listed(self, folder: Path | str) -> list[tuple[Any, ...]]:
+        """What a listing says of each file in a folder, or of a file itself."""
+        return sorted(
+            (
+                one.getPath().toUri().toString(),
+                one.isDirectory(),
+                one.getLen(),
+                one.getModificationTime(),
+                one.getReplication(),
+                one.getBlockSize(),
+                one.getPermission().toString(),
+                one.getOwner(),
+                one.getGroup(),
+            )
+            for one in self._files.listStatus(self._hadoop.Path(str(folder)))
+        )
 
     def below(self, folder: Path) -> dict[str, tuple[str, str, str]]:
         """Permission, owner and group of the files in a folder and its folders, by their paths there."""
@@ -118,6 +140,23 @@ def test_links_are_seen_as_links(files: Files, tmp_path: Path) -> None:
     assert files.target(tmp_path / "file") is None
     assert files.target(tmp_path / "link") == str(tmp_path / "file")
     assert files.target(tmp_path / "broken") == str(tmp_path / "gone")
+
+
+@pytest.mark.parametrize("start", ["", "file:", "file://"])
+def test_a_listing_says_what_hadoops_own_says(spark: SparkSession, tmp_path: Path, start: str) -> None:
+    """Of each file also the spelling of its URL, by which a checkpoint of Spark knows what it has read."""
+    folder = tmp_path / "a b"
+    (folder / "c").mkdir(parents=True)
+    for name in ("d", "e:f", "g%20h", "i#j?k", "ä", ".l"):
+        (folder / name).write_text(name)
+    (folder / "d").chmod(0o640)
+    (folder / "m").symlink_to("d")
+    (folder / "n").symlink_to("nothing")
+
+    for place in (folder, folder / "d"):
+        ours, hadoops = (Files(spark, own=own).listed(f"{start}{place}") for own in (False, True))
+        assert ours == hadoops
+        assert all(status[0].startswith("file:///") for status in ours)
 
 
 def test_a_listing_leaves_out_what_others_remove_meanwhile(files: Files, tmp_path: Path) -> None:

@@ -172,10 +172,9 @@ public final class LocalFiles extends LocalFileSystem {
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
       java.nio.file.Path folder = pathToFile(path).toPath();
-      Path qualified = makeQualified(path);
       if (!Files.isDirectory(folder)) { // to list a pipe would be to open it, and to wait for its writer
         try {
-          return new FileStatus[] {status(folder, qualified)};
+          return new FileStatus[] {status(folder)};
         } catch (NoSuchFileException removed) {
           throw absent(path);
         }
@@ -184,7 +183,7 @@ public final class LocalFiles extends LocalFileSystem {
       try (DirectoryStream<java.nio.file.Path> entries = Files.newDirectoryStream(folder)) {
         for (java.nio.file.Path entry : entries) {
           try {
-            found.add(status(entry, new Path(qualified, new Path(null, null, entry.getFileName().toString()))));
+            found.add(status(entry));
           } catch (FileNotFoundException | NoSuchFileException removed) {
             continue;
           }
@@ -198,7 +197,9 @@ public final class LocalFiles extends LocalFileSystem {
     }
 
     /** The status of a file by one look at it; Hadoop takes four, and makes its path three times. */
-    private FileStatus status(java.nio.file.Path file, Path path) throws IOException {
+    private FileStatus status(java.nio.file.Path file) throws IOException {
+      // Spelled file:///x as by Hadoop: Spark compares the texts with those in its checkpoints.
+      Path path = makeQualified(new Path(null, null, file.toString()));
       try {
         return new Status(
             Files.readAttributes(file, "unix:size,isDirectory,lastModifiedTime,lastAccessTime,mode"),
