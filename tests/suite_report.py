@@ -6,11 +6,11 @@ printed when it happens, so that a run that is cut off has told its own. A skipp
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
 from collections import Counter
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -32,6 +32,7 @@ _MOST_SESSIONS: Final = 2
 """Processes with a Spark."""
 
 _SLOWEST: Final = 25
+_NICENESS: Final = os.getpriority(os.PRIO_PROCESS, 0)
 _began: Final = time.monotonic()
 _reporter: list[TerminalReporter] = []
 _seconds: Counter[str] = Counter()
@@ -103,13 +104,15 @@ def _next_of(scopes: Iterable[str], *, spark: bool) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let what runs side by side with Spark go first on a core."""
-    if hasattr(item.config, "workerinput") and _suite(item.nodeid) in _WITH_SPARK:
-        _stand_back()
+    if hasattr(item.config, "workerinput"):
+        _stand_back(back=_suite(item.nodeid) in _WITH_SPARK)
 
 
-@cache
-def _stand_back() -> None:
-    os.nice(STANDS_BACK)
+def _stand_back(*, back: bool) -> None:
+    wanted = _NICENESS + STANDS_BACK * back
+    if os.getpriority(os.PRIO_PROCESS, 0) != wanted:
+        with contextlib.suppress(PermissionError):  # only root may come forward again
+            os.setpriority(os.PRIO_PROCESS, 0, wanted)
 
 
 @pytest.hookimpl(optionalhook=True)
