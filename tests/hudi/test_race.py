@@ -14,6 +14,8 @@ from asynclock import hudi
 from asynclock.backend import Stored
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.hudi.conftest import Table
     from tests.hudi.harness import Providers
 
@@ -24,8 +26,11 @@ COUNTER: Final = "counter"
 
 
 @pytest.mark.timeout(300)
-async def test_nothing_is_lost_between_java_and_python(jvm: Providers, table: Table) -> None:
+async def test_nothing_is_lost_between_java_and_python(
+    new_jvm: Callable[..., Providers], table: Table
+) -> None:
     """Four of each, until each side has held 500 times: the counter has every step, tokens rise."""
+    jvm = new_jvm()  # ends with the test, however that ends
     await table.backend.put(COUNTER, b"0")
     rng = random.Random(6)
     wins = [0] * CONTENDERS
