@@ -40,10 +40,9 @@ if TYPE_CHECKING:
 MODULE = importlib.import_module("tests.laboratory.simulate")
 
 
-IN_TESTS = 2_800
-"""Histories of all scenarios in a test run; ``make simulate`` runs ``FULL``."""
-MORE = {"worst-clocks": 150, "hudi-short": 95, "endings": 95, "together": 51}
-"""Scenarios in which a planted mistake of ``tests/mutants`` needs more histories than that gives them."""
+IN_TESTS = 7_000
+"""Histories of a test run; ``make simulate`` runs ``FULL``. In each scenario they are more than any planted
+mistake of ``tests/mutants`` needs to be found there."""
 
 
 @pytest.mark.timeout(3600)
@@ -52,9 +51,8 @@ def test_no_history_violates_an_invariant(capsys: pytest.CaptureFixture[str]) ->
     with capsys.disabled():
         sys.stdout.write("\n")
         status = main(["--seeds", str(IN_TESTS)])
-        of_one = [main(["--scenario", name, "--seeds", str(seeds)]) for name, seeds in MORE.items()]
 
-    assert [status, *of_one] == [0] * (1 + len(MORE))
+    assert status == 0
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-FILES = 1_000
+FILES = 2_000
 
 
 @pytest.mark.timeout(1500)  # some minutes of work, and other suites next to it
 def test_generated_files_lose_and_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """Of 1,000 files of three formats no value is changed, no row lost, and no run hangs."""
+    """Of 2,000 files of three formats no value is changed, no row lost, and no run hangs."""
     said: list[str] = []
 
     total = fuzz(spark, tmp_path / "tables", files=FILES, keep=tmp_path / "kept", say=said.append)

@@ -25,7 +25,7 @@ from tests.laboratory.attack.scene import Scene
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-HISTORIES = 1000
+HISTORIES = 2000
 CHUNK = 250
 ENOUGH = 60
 """Histories within which a planted violation is found."""

@@ -111,7 +111,7 @@ def _batches(stage: Stage) -> list[dict[str, object]]:
         for write in writers.values():
             write(of_all)
         seconds: dict[str, list[float]] = {type_: [] for type_ in writers}
-        for _ in range(stage.sized(1, 7)):
+        for _ in range(stage.sized(2, 7)):
             for type_, write in writers.items():
                 seconds[type_].append(_seconds(partial(write, batch)))
         ratio = statistics.median(seconds["cow"]) / statistics.median(seconds["mor"])

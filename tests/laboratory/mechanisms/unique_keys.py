@@ -121,7 +121,7 @@ def _measured(stage: Stage) -> list[dict[str, object]]:
         way.write(flights)
     changed = flights.orderBy("tailnum").limit(stage.sized(200, 2_000)).localCheckpoint()
     wanted = changed.orderBy(F.desc("tailnum")).first()[0]
-    for _ in range(stage.sized(1, 6)):
+    for _ in range(stage.sized(2, 6)):
         for way in ways.values():
             way.write(changed)
             way.look_up(wanted)
