@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from asynclock import hudi
 from asynclock.backend import Stored
 
@@ -23,6 +25,7 @@ _FENCED_EVERY: Final = 80
 COUNTER: Final = "counter"
 
 
+@pytest.mark.timeout(300)
 async def test_nothing_is_lost_between_java_and_python(
     new_jvm: Callable[..., Providers], table: Table
 ) -> None:

@@ -166,6 +166,7 @@ class Play:
         kills: How many are killed.
 
     Attributes:
+        kills: How many are killed.
         compactions: Instants of compactions that were in flight when their leader was killed.
     """
 
@@ -174,7 +175,7 @@ class Play:
         self._stage = stage
         self._feed = feed
         self._roles = roles
-        self._kills = kills
+        self.kills = kills
         self._random = random.Random(11)
         self._numbers = count(1)
         self._warm: deque[WarmDriver] = deque()
@@ -193,9 +194,9 @@ class Play:
         """Kill as many drivers as asked for, and then end the others in order."""
         for role in self._roles:
             self._take_place(role)
-        for number in range(1, self._kills + 1):
+        for number in range(1, self.kills + 1):
             role = self._kill(tuple(_LATER)[(number - 1) % len(_LATER)])
-            if number < self._kills:
+            if number < self.kills:
                 self._take_place(role)
         for driver in self._active.values():
             driver.stop()
@@ -207,7 +208,7 @@ class Play:
 
     def _start_session(self) -> None:
         number = next(self._numbers)
-        if number < len(self._roles) + self._kills:
+        if number < len(self._roles) + self.kills:
             self._warm.append(WarmDriver(f"driver-{number}", self._stage.folder))
 
     def _take_place(self, role: str) -> None:
@@ -396,7 +397,9 @@ def _examine(feed: Feed, stage: Stage, play: Play) -> set[str]:
     twice = [batch for batch, times in batches.items() if times > 1]
     must(not twice, f"no batch is committed twice: {twice}")
     for stream in STREAMS:
-        _match_files(Checkpoint(feed.spec, feed.spec.stream(stream), stage.spark), stream, feed, batches)
+        checkpoint = Checkpoint(feed.spec, feed.spec.stream(stream), stage.spark)
+        joined = _joined(checkpoint, stream, feed.delivered[stream], batches)
+        must(joined <= play.kills, f"only a kill joins two files of {stream} in a batch: {joined}")
     finished = {one.requested for one in instants if one.action == "commit" and one.completed}
     must(play.compactions <= finished, f"the next leader ends a compaction: {play.compactions - finished}")
     orphans = _orphans(Path(urlsplit(feed.spec.table.path).path), instants)
@@ -404,8 +407,8 @@ def _examine(feed: Feed, stage: Stage, play: Play) -> set[str]:
     return {one.requested for one in instants if one.completed}
 
 
-def _match_files(checkpoint: Checkpoint, stream: str, feed: Feed, batches: Iterable[tuple[str, int]]) -> None:
-    """Match the files of a stream with its batches.
+def _joined(checkpoint: Checkpoint, stream: str, files: int, batches: Iterable[tuple[str, int]]) -> int:
+    """Match the files of a stream with its batches; return how many share a batch with the file before.
 
     Spark notes a file in the log of the source, and then the batch that ends with it. If the driver is killed
     in between, the next batch has two files.
@@ -413,11 +416,10 @@ def _match_files(checkpoint: Checkpoint, stream: str, feed: Feed, batches: Itera
     numbers = sorted(number for name, number in batches if name == stream)
     must(numbers == list(range(len(numbers))), f"no batch of {stream} is missing: {numbers}")
     entries = sorted(entry for entry, _ in checkpoint.arrivals().values())
-    must(entries == list(range(feed.delivered[stream])), f"each file of {stream} is an entry: {entries}")
+    must(entries == list(range(files)), f"each file of {stream} is an entry of its own: {entries}")
     end = json.loads(checkpoint.offset(numbers[-1]))["logOffset"]
-    must(
-        end == entries[-1], f"the last batch of {stream} ends with the last file: {end} and not {entries[-1]}"
-    )
+    must(end == entries[-1], f"the last batch of {stream} ends with its last file: {end} of {entries}")
+    return len(entries) - len(numbers)
 
 
 def _orphans(table: Path, instants: Sequence[Instant]) -> list[str]:
