@@ -24,9 +24,7 @@ from asynclock.spark.runs.instruments import INSTRUMENTS
 from asynclock.spark.runs.observing import Observer, observed
 from asynclock.spark.source import backlog
 from asynclock.spark.source.backlog import BacklogLook
-from asynclock.spark.source.checkpoint import ENTRY
 from asynclock.spark.source.files import SourceFile
-from asynclock.spark.source.reading import FILE
 from asynclock.telemetry._outlets import open_metrics
 from asynclock.telemetry.otel import OpenTelemetry
 from asynclock.telemetry.prometheus import PrometheusMetrics, metric_name
@@ -187,7 +185,7 @@ class Log:
         self.newest: int | None = None
         self.oldest = 0
         self.asked: list[tuple[int, int]] = []
-        self.jobs = 0
+        self.whole_reads = 0
 
     def committed(self) -> int | None:
         """Spark's newest committed batch."""
@@ -204,11 +202,10 @@ class Log:
             return None
         return [(url, 0) for entry in range(first, last + 1) for url in self.entries_of[entry]]
 
-    def files(self) -> Any:  # noqa: ANN401  a frame
-        """All entries, by a job."""
-        self.jobs += 1
-        rows = [{FILE: url, ENTRY: entry} for entry, urls in self.entries_of.items() for url in urls]
-        return SimpleNamespace(collect=lambda: rows)
+    def arrivals(self) -> dict[str, tuple[int, int]]:
+        """All entries."""
+        self.whole_reads += 1
+        return {url: (entry, 0) for entry, urls in self.entries_of.items() for url in urls}
 
 
 class Source:
@@ -261,17 +258,17 @@ def test_a_look_reads_only_the_new_entries(source: Source) -> None:
         source.waits()
 
     assert source.log.asked == [(0, 0), (1, 2)]
-    assert source.log.jobs == 0
+    assert source.log.whole_reads == 0
 
 
-def test_entries_that_spark_has_joined_are_read_by_one_job(source: Source) -> None:
+def test_entries_that_spark_has_joined_are_read_with_the_whole_log(source: Source) -> None:
     """Those of batches that are not committed do not count."""
     source.log.oldest, source.log.newest = 1, 1
 
     assert source.waits() == (1, 300.0)
     source.log.newest = 2
     assert source.waits() == (0, 0.0)
-    assert source.log.jobs == 1
+    assert source.log.whole_reads == 1
 
 
 def test_files_wait_again_after_a_restore(source: Source) -> None:
