@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from asynclock.spark.hudi.session import RUNTIME
 from asynclock.spark.jvm import classes, keep_names
+
+_LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 def own_session(spark: SparkSession) -> SparkSession:
@@ -21,7 +23,10 @@ def own_session(spark: SparkSession) -> SparkSession:
         spark: The user's session, which stays as it is.
     """
     jvm: Any = classes(spark)
-    session = jvm.io.asynclock.session.OwnSession.of(spark._jsparkSession, RUNTIME)  # noqa: SLF001
+    settings = dict(RUNTIME)
+    if spark.conf.get(_LISTING_TASKS, None) is None:
+        settings[_LISTING_TASKS] = str(spark.sparkContext.defaultParallelism)
+    session = jvm.io.asynclock.session.OwnSession.of(spark._jsparkSession, settings)  # noqa: SLF001
     own = SparkSession(spark.sparkContext, session)
     keep_names(own)
     return own

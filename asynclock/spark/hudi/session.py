@@ -172,7 +172,7 @@ def start(
     keep_names(spark)
     if running is None:
         # Hudi sends these settings with the closures of its jobs: a sixth of the work of a small batch.
-        jvm.io.asynclock.hudi.HadoopSettings.forgetSources(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        jvm.io.asynclock.hudi.HadoopSettings.makeSmall(spark._jsc.hadoopConfiguration())  # noqa: SLF001
     # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark

@@ -1,6 +1,8 @@
 package io.asynclock.hudi;
 
 import java.lang.reflect.Field;
+import java.util.Arrays;
+import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.mapreduce.util.ConfigUtil;
@@ -12,21 +14,30 @@ import org.apache.hadoop.mapreduce.util.ConfigUtil;
 public final class HadoopSettings {
 
   private static final String SOURCES = "updatingResource";
+  private static final String[] OF_YARN = {"yarn-default.xml"};
 
   private HadoopSettings() {
   }
 
   /**
-   * Forgets the file that each setting comes from, here and so in all copies.
+   * Forgets the file that each setting comes from, and YARN's own defaults, here and so in all copies.
    *
-   * <p>Hadoop writes these names with the settings, each compressed by itself, which takes twelve times as long as the
-   * settings. Nothing but {@link Configuration#getPropertySources} reads them. A Hadoop without the field keeps them.
+   * <p>Hadoop writes the names of these files with the settings, each compressed by itself, which takes twelve times
+   * as long as the settings. Nothing but {@link Configuration#getPropertySources} reads them. A Hadoop without the field
+   * keeps them.
+   *
+   * <p>Almost half of Hadoop's settings are defaults of YARN. Spark reads those of the cluster that it runs on anew, and
+   * on any other nothing reads them.
    */
-  public static void forgetSources(Configuration settings) {
+  public static void makeSmall(Configuration settings) {
     // Each of these adds files of its own when it is first used, and then all are read again.
     ConfigUtil.loadResources();
     HdfsConfiguration.init();
-    settings.size();
+    for (Map.Entry<String, String> setting : settings) {
+      if (Arrays.equals(settings.getPropertySources(setting.getKey()), OF_YARN)) {
+        settings.unset(setting.getKey());
+      }
+    }
     try {
       Field sources = Configuration.class.getDeclaredField(SOURCES);
       sources.setAccessible(true);

@@ -27,6 +27,7 @@ public final class OwnSession {
           "spark.sql.hive.metastore.",
           "spark.sql.redaction.",
           "spark.sql.shuffle.partitions",
+          "spark.sql.sources.parallelPartitionDiscovery.",
           "spark.sql.streaming.",
           "spark.sql.ui.",
           "spark.sql.warehouse.dir");
