@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -37,11 +38,14 @@ def test_the_session_carries_hudi_and_the_merger(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-def test_hadoops_settings_are_sent_without_the_names_of_their_files(spark: SparkSession) -> None:
+def test_hadoops_settings_are_sent_without_the_names_of_their_files_and_those_of_yarn(
+    spark: SparkSession,
+) -> None:
     """Hadoop compresses each name by itself, and Hudi sends the settings with every job."""
     jvm: Any = spark._jvm
     settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
     names = ("fs.trash.interval", "mapreduce.job.reduces")
+    of_yarn = "yarn.resourcemanager.hostname"
 
     jvm.org.apache.hadoop.mapred.JobConf()  # either would read all files again, if it were the first
     jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
@@ -49,6 +53,36 @@ def test_hadoops_settings_are_sent_without_the_names_of_their_files(spark: Spark
     for each in (settings, spark._jsparkSession.sessionState().newHadoopConf()):
         assert [each.getPropertySources(name) for name in names] == [None, None]
         assert [each.get(name) for name in names] == ["0", "1"]
+        assert each.get(of_yarn) is None
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "on_class_path"),
+    [
+        ("local[2]", {}, True),
+        ("local[*]", {"spark.driver.memory": "1g"}, True),
+        ("local[2]", {"spark.jars": "hudi-aws.jar"}, False),
+        ("local[2]", {"spark.jars.packages": "org.apache.hudi:hudi-aws-bundle:1.2.0"}, False),
+        ("local-cluster[2,1,1024]", {}, False),
+        ("spark://head:7077", {}, False),
+    ],
+)
+def test_one_jvm_without_further_jars_has_ours_on_its_class_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], *, on_class_path: bool
+) -> None:
+    """Behind Spark's and the user's; executors and classes of further jars need them in ``spark.jars``."""
+    bundle = tmp_path / "bundle.jar"
+    bundle.touch()
+    monkeypatch.setenv("ASYNCLOCK_HUDI_BUNDLE", str(bundle))
+    monkeypatch.setenv("SPARK_DIST_CLASSPATH", "/users")
+    settings = session_conf(master=master, conf=conf)
+
+    with session_module._class_path(settings, master, conf):
+        path = os.environ["SPARK_DIST_CLASSPATH"]
+
+    assert path == (f"/users:{bundle}:{MERGER_JAR}" if on_class_path else "/users")
+    assert ("spark.jars" in settings) is not on_class_path
+    assert os.environ["SPARK_DIST_CLASSPATH"] == "/users"
 
 
 def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:

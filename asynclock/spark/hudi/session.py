@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 # asynclock/spark/java/pom.xml builds the merger against the same artifact.
@@ -94,6 +93,9 @@ _LISTS: Final = _JARS | {_EXTENSIONS}
 # Java takes the last of two flags, so a caller may choose another zone.
 _FLAGS: Final = frozenset({_DRIVER_FLAGS, _EXECUTOR_FLAGS})
 _open_output: Callable[[], BinaryIO] | None = None
+# Spark's own jars come first: Hudi's bundle has other versions of a few of their classes.
+_CLASS_PATH: Final = "SPARK_DIST_CLASSPATH"
+_OWN_JARS: Final = 2
 # spark-submit sets it for the Python that it starts.
 SUBMIT_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
 
@@ -104,9 +106,9 @@ def session(
     """A session that writes, reads and compacts splice tables, in Python and in SQL.
 
     On a ``local`` master also the settings of a single machine: loopback only, no UI, 2 GB of memory, four
-    shuffle partitions, local files without the processes that Hadoop starts for their permissions
-    (``spark.hadoop.fs.file.impl``), and Python workers of this very interpreter unless ``PYSPARK_PYTHON``
-    names another.
+    shuffle partitions, both jars on the class path unless you add further ones, local files without the
+    processes that Hadoop starts for their permissions (``spark.hadoop.fs.file.impl``), and Python workers of
+    this very interpreter unless ``PYSPARK_PYTHON`` names another.
 
     Under ``spark-submit`` the session has its master, jars and settings, and only those settings from here
     that it does not set.
@@ -152,10 +154,9 @@ def start(
             # Spark would take any python3 of the PATH, which need not have this package.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.master(master)
-        plain = {**settings, "spark.master": master, "spark.app.name": app}
-        # Starts the JVM unless there is one; PySpark puts these settings on its command line.
-        given = SparkConf(loadDefaults=False).setAll(list(plain.items()))
-        SparkContext._ensure_initialized(gateway=_quiet_gateway(given), conf=given)  # noqa: SLF001
+        if SparkContext._jvm is None:  # noqa: SLF001  no public way
+            with _class_path(settings, master, conf or {}):
+                _start_jvm({**settings, "spark.master": master, "spark.app.name": app})
     else:
         SparkContext._ensure_initialized()  # noqa: SLF001  connects to the JVM of spark-submit
         settings = _beside(dict(SparkConf().getAll()), conf or {})
@@ -176,6 +177,28 @@ def start(
     # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark
+
+
+@contextlib.contextmanager
+def _class_path(settings: dict[str, str], master: str, conf: Mapping[str, str]) -> Iterator[None]:
+    """Put our jars on the class path of a JVM that the body starts, and take them out of ``spark.jars``.
+
+    Spark copies ``spark.jars``, 80 MB, before it begins, and an archive of classes has none of them. They
+    stay there if executors need them, and beside further jars: a class on the class path finds none of these.
+    """
+    jars = settings["spark.jars"].split(",")
+    if not master.startswith("local[") or len(jars) != _OWN_JARS or conf.keys() & _JARS:
+        yield
+        return
+    del settings["spark.jars"]
+    before = os.environ.get(_CLASS_PATH)
+    os.environ[_CLASS_PATH] = os.pathsep.join([*filter(None, [before]), *jars])
+    try:
+        yield
+    finally:
+        os.environ.pop(_CLASS_PATH)
+        if before is not None:
+            os.environ[_CLASS_PATH] = before
 
 
 def _with_local_files(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:  # noqa: ANN401  py4j has no types
@@ -219,15 +242,17 @@ def jvm_output_to(open_file: Callable[[], BinaryIO]) -> Iterator[None]:
         _open_output = before
 
 
-def _quiet_gateway(conf: SparkConf) -> Any:  # noqa: ANN401  py4j has no types
-    """Start a JVM that prints into a file if requested and none runs, or else return None."""
-    from pyspark import SparkContext  # noqa: PLC0415 - an install without the extra imports us
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start a JVM, which prints into a file if requested; PySpark puts the settings on its command line."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - an install without the extra imports us
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-    if _open_output is None or SparkContext._jvm is not None:  # noqa: SLF001  no public way
-        return None
-    file = _open_output()
-    return launch_gateway(conf, {"stdout": file, "stderr": file})
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    gateway = None
+    if _open_output is not None:
+        file = _open_output()
+        gateway = launch_gateway(conf, {"stdout": file, "stderr": file})
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001  no public way
 
 
 def _beside(submitted: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
