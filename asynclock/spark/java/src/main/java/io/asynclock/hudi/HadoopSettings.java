@@ -26,8 +26,8 @@ public final class HadoopSettings {
    * as long as the settings. Nothing but {@link Configuration#getPropertySources} reads them. A Hadoop without the field
    * keeps them.
    *
-   * <p>Almost half of Hadoop's settings are defaults of YARN. Spark reads those of the cluster that it runs on anew, and
-   * on any other nothing reads them.
+   * <p>Almost half of Hadoop's settings are defaults of YARN. On a YARN cluster Spark reads them again from the files;
+   * elsewhere nothing reads them.
    */
   public static void makeSmall(Configuration settings) {
     // Each of these adds files of its own when it is first used, and then all are read again.
