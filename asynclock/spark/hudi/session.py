@@ -184,7 +184,8 @@ def _class_path(settings: dict[str, str], master: str, conf: Mapping[str, str]) 
     """Put our jars on the class path of a JVM that the body starts, and take them out of ``spark.jars``.
 
     Spark copies ``spark.jars``, 80 MB, before it begins, and an archive of classes has none of them. They
-    stay there if executors need them, and beside further jars: a class on the class path finds none of these.
+    stay there if executors need them, or if there are further jars: a class on the class path finds none of
+    these.
     """
     jars = settings["spark.jars"].split(",")
     if not master.startswith("local[") or len(jars) != _OWN_JARS or conf.keys() & _JARS:
