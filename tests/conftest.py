@@ -43,7 +43,7 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
         for blocking in buster.functions.values():
             # Finding a backend reads the metadata of installed packages, as an import does.
             blocking.can_block_in("asynclock/backends/__init__.py", {"open_backend"})
-            # To fetch credentials anew, the SDKs read token files of a kilobyte.
+            # To fetch new credentials, the SDKs read token files of a kilobyte.
             blocking.can_block_in("asynclock/backends/_cloud.py", {"_bounded"})
             # It runs on a loop of its own, in a worker thread.
             blocking.can_block_in("asynclock/backends/_aws.py", {"make"})

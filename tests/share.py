@@ -75,5 +75,5 @@ def _serve(device: int) -> None:
         try:
             os.write(device, _ANSWER.pack(_ANSWER.size + len(body), error, number) + body)
         except FileNotFoundError:
-            # Whoever asked was interrupted, or the request wants no answer.
+            # The client was interrupted, or the request wants no answer.
             continue

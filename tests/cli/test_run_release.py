@@ -1,4 +1,4 @@
-"""A loss that only the release finds is told, and a store that does not answer keeps nobody waiting."""
+"""A loss that only the release finds is reported, and a store that does not answer keeps nobody waiting."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_table_fits_its_terminal_and_keeps_every_name(url: str, command: str, 
 
 
 def test_a_change_is_drawn_and_ctrl_c_ends_it(url: str) -> None:
-    """The table is drawn anew as a lock is taken; Ctrl-C leaves the last one and the cursor, and gives 0."""
+    """The table is drawn again as a lock is taken; Ctrl-C leaves the last one and the cursor, and gives 0."""
     with Screen("watch", url, "--interval", "0.2") as screen:
         screen.read_until(lambda text: "1 of 3 held" in text)
         assert asynclock("run", f"{url}/weekly", "--at-least", "60", "true").returncode == 0

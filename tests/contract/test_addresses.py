@@ -194,7 +194,7 @@ def test_plain_http_in_the_environment_is_refused_too(environment: pytest.Monkey
 
 
 async def test_a_redirect_is_not_followed(cloud: Server) -> None:
-    """A write that is told to go elsewhere goes nowhere."""
+    """A write that the server redirects elsewhere goes nowhere."""
     async with TapProxy(cloud.endpoint) as elsewhere, TapProxy(cloud.endpoint) as proxy:
         away = {"Location": f"{elsewhere.url}/elsewhere"}
         proxy.inject(Wire.ANSWER, times=9, status=307, headers=away)

@@ -85,7 +85,7 @@ def test_a_container_serves_https(name: str, engine: FakeDocker, monkeypatch: py
 
 
 def test_a_killed_test_run_leaves_no_container(engine: FakeDocker) -> None:
-    """After ``kill -9`` of whoever started a container, it is removed."""
+    """After ``kill -9`` of the process that started a container, it is removed."""
     environment = os.environ | {"DOCKER_HOST": engine.url, "RYUK_RECONNECTION_TIMEOUT": "1s"}
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True

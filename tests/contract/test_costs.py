@@ -44,7 +44,7 @@ class Counting(SimulatedBackend):
 
 
 def _requests(*, waiters: int, poll_interval: float | None = None) -> Counter[str]:
-    """Hold a lock for a tenth of a day, with so many who wait in another client; count the requests."""
+    """Hold a lock for a tenth of a day, with that many waiters in another client; count the requests."""
     loop, counts = VirtualLoop(seed=1), Counter[str]()
     store = SimulatedStore(loop, Random(1), STORE)
     settings = LeaseSettings(poll_interval=poll_interval)

@@ -47,7 +47,7 @@ def answers(endpoint: str) -> bool:
 
 
 def test_a_killed_test_run_leaves_no_server() -> None:
-    """After ``kill -9`` of whoever started a server, the server ends too."""
+    """After ``kill -9`` of the process that started a server, the server ends too."""
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         endpoint = program.stdout.readline().strip()

@@ -40,7 +40,7 @@ async def count(lock: asynclock.Lock, counter: FencedObject, log: TextIO) -> Non
 
 
 async def main(url: str, options: str, name: str, log: Path) -> None:
-    """Count for ever."""
+    """Count forever."""
     async with asynclock.connect(url, settings=SETTINGS, **json.loads(options)) as client:
         lock, counter = client.lock(name), FencedObject(client, f"{name}.counter")
         with log.open("a") as lines:

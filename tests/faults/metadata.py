@@ -15,7 +15,7 @@ Mood = Literal["serve", "fail", "hang"]
 
 
 class MetadataServer:
-    """Hands out credentials over HTTP in the mood it is told.
+    """Hands out credentials over HTTP in the mood that a test sets.
 
     Args:
         answer: Returns the body for a request: its method and target, and its body.

@@ -255,7 +255,7 @@ async def test_an_azure_lease_outlives_a_refresh_gone_wrong(
 ) -> None:
     """The default credential brings a token; while it serves, renewals go on beside its refresh."""
     entra = Entra()
-    entra.lasts = 240  # in the last five minutes the SDK fetches inside of every request
+    entra.lasts = 240  # in the last five minutes the SDK fetches in every request
     # At most every half minute, which is longer than a test.
     machine.patch(azure.identity._internal.utils, "DEFAULT_TOKEN_REFRESH_RETRY_DELAY", 0)
     machine.patch(asynclock.backends._credentials, "_BETWEEN_FETCHES", 0.0)

@@ -90,7 +90,7 @@ async def test_a_store_that_takes_one_write_a_second_is_told_what_to_set() -> No
 
 
 async def test_two_stores_are_no_two_addresses_of_one() -> None:
-    """A typing error in the second address is told, not called safe."""
+    """A typing error in the second address is reported, not called safe."""
     async with ScriptedStore("s3") as one, ScriptedStore("s3") as two:
         report = await asynclock.probe(one.url, also=two.endpoints[0], **one.options)
 

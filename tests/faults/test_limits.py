@@ -82,7 +82,7 @@ async def test_a_body_without_an_end_is_cut_off(
 
     assert not isinstance(got, list)
     if isinstance(got, Stored):
-        assert len(got.body) <= 65537  # too long for a lock, which is told as corrupt
+        assert len(got.body) <= 65537  # too long for a lock, which counts as corrupt
     assert _memory() - before < 150
 
 
@@ -106,7 +106,7 @@ async def test_an_answer_that_trickles_ends(
 
 @cache
 def _bomb(mib: int) -> bytes:
-    """Return so many MiB of zeros, compressed without ever being in memory."""
+    """Return that many MiB of zeros, compressed without ever being in memory."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     return b"".join(packer.compress(b"\0" * MIB) for _ in range(mib)) + packer.flush()
 
@@ -255,7 +255,7 @@ async def test_an_answer_without_a_version_is_said_to_be_that(
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 async def test_a_web_page_is_no_lock_and_no_confirmed_write(cloud: str, script: Script) -> None:
-    """A sign-in page in place of the store is told as that, not as a corrupt lock; a write stays open."""
+    """A sign-in page in place of the store is reported as that, not as a corrupt lock; a write stays open."""
     script.say(200, f"{VERSION}Content-Type: text/html\r\n", b"<html>Please sign in</html>")
     backend = backend_of(cloud, script)
 

@@ -32,7 +32,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def full() -> Iterator[str]:
-    """Return the address of a server that takes no more connections: what comes waits for ever."""
+    """Return the address of a server that takes no more connections: what comes waits forever."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(0)

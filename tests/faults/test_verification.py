@@ -1,4 +1,4 @@
-"""At an address that is no cloud's own, four writes show first whether conditions are kept."""
+"""At an address outside the clouds, four writes show first whether conditions are kept."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ async def other(cloud: Server) -> AsyncIterator[LockClient]:
 async def test_a_cut_write_is_sent_once(
     cloud: Server, proxy: TapProxy, name: str, fault: Wire, *, reset: bool
 ) -> None:
-    """No layer below us sends a write again: what is lost is told, as lost or refused."""
+    """No layer below us sends a write again: the caller learns that it was lost or refused."""
     backend = open_backend(f"{cloud.url}/wire", **cloud.through(proxy.url))
     await backend.get(name)  # an open connection, which aiohttp would renew for a second try
     proxy.inject(fault, writes=True, reset=reset)
@@ -383,7 +383,7 @@ async def test_a_stalled_name_service_costs_time_only(
 async def test_a_foreign_object_is_neither_held_nor_free(
     client: LockClient, proxy: TapProxy, name: str, body: bytes
 ) -> None:
-    """An object that is no lock record stops an acquisition, and nothing is written over it."""
+    """An object that is not a lock record stops an acquisition, and nothing is written over it."""
     await client.backend.put(f"{name}.json", body)
     before = len([tap for tap in proxy.journal if tap.write])
 

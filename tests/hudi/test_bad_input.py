@@ -1,4 +1,4 @@
-"""Base paths, options and tables that cannot be locked, and what the user is told."""
+"""Base paths, options and tables that cannot be locked, and what the user reads."""
 
 from __future__ import annotations
 

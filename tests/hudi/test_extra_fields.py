@@ -114,7 +114,7 @@ async def test_the_token_goes_on_from_a_record_with_unknown_fields(table: Table)
 
 
 async def test_a_field_added_to_our_live_record_costs_no_lease(table: Table) -> None:
-    """The record still bears our nonce, so it is ours: renewed and released over the new version."""
+    """The record still has our nonce, so it is ours: renewed and released over the new version."""
     lock = hudi.table_lock(table.base, table.options)
     assert await lock.try_lock()
     await table.backend.put(LOCK_KEY, with_unknown(await table.lock_file()))

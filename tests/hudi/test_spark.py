@@ -129,7 +129,7 @@ async def test_spark_and_python_wait_for_each_other(writer: Writer, minio: Serve
 def test_a_splice_write_under_the_own_table_lock_is_refused(
     writer: Writer, minio: Server, tmp_path: Path
 ) -> None:
-    """The process that holds the table's lock is told so instead of waiting for itself."""
+    """The process that holds the table's lock gets an error instead of waiting for itself."""
     base = f"{minio.url}/splice-{uuid4().hex}".replace("s3://", "s3a://")
     (tmp_path / "a.csv").write_text("id,happened_at,x\na,2026-01-01T00:00:00,1\n")  # a spec names one
     spec = tmp_path / "spec.toml"

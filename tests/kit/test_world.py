@@ -21,7 +21,7 @@ SETTINGS = LeaseSettings(validity=30.0)
 
 
 async def count(client: FaultyClient, times: int) -> None:
-    """Take and release the lock so many times."""
+    """Take and release the lock that many times."""
     for _ in range(times):
         async with client.lock("job").hold(timeout=60):
             await asyncio.sleep(1.0)
@@ -115,7 +115,7 @@ def test_the_store_is_of_the_profile() -> None:
 
 
 def test_in_a_running_loop_nothing_is_run_and_the_error_says_why() -> None:
-    """A test that is async is told to be none; no coroutine is left behind to warn of."""
+    """An async test is refused; no coroutine is left behind to warn of."""
 
     async def test() -> None:
         with VirtualWorld() as world, pytest.raises(RuntimeError, match=r"nothing was run.*not async"):

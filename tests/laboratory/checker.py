@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.laboratory.watched import Believer
 
 COUNT_KEY: Final = "count"
-"""Key of a fenced object whose body is a number: the same bytes come from whoever counts."""
+"""Key of a fenced object whose body is a number: the same bytes come from everybody who counts."""
 MOST_VIOLATIONS: Final = 20
 """Kept per history; the first ones tell."""
 _TOKEN_STEPS: Final = 0.001
@@ -149,7 +149,7 @@ class Checker:
         return holding
 
     def watch(self, who: str, process: Process, lease: Believer) -> Holding:
-        """Ask a lease from now on whether it believes, though it was not handed out anew."""
+        """Ask a lease from now on whether it believes, though it was not handed out again."""
         holding = Holding(who, process, lease, Probe(lease), self._watched(lease))
         self._holdings.append(holding)
         return holding
@@ -196,7 +196,7 @@ class Checker:
         if misled or not isinstance(error, LeaseTakenOverError) or not self.losses_are_true:
             return
         if not holding.overruled and holding.lease.owner not in self._displaced:
-            detail = f"{holding.who} ({holding.lease.owner[:8]}) is told at its release: {error.reason}"
+            detail = f"{holding.who} ({holding.lease.owner[:8]}) learns at its release: {error.reason}"
             self.violated(Invariant.LOSS_IS_TRUE, detail)
 
     def closed(self, process: Process, *, closing: bool) -> None:
@@ -330,7 +330,7 @@ class Checker:
     def _check_loss(self, holding: Holding) -> None:
         lost = getattr(holding.probe.lease, "lost", None)
         if self.losses_are_true and isinstance(lost, LeaseTakenOverError) and self._heads(holding):
-            self.violated(Invariant.NO_FALSE_LOSS, f"{holding.who} is told: {lost.reason}")
+            self.violated(Invariant.NO_FALSE_LOSS, f"{holding.who} hears: {lost.reason}")
 
     def _heads(self, holding: Holding) -> bool:
         head = holding.watched.head
@@ -362,7 +362,7 @@ class Checker:
             )
 
     def _bears_out(self, holding: Holding) -> bool:
-        """Whether the head is what a lease goes by, or was sent later: a renewal may not be answered yet."""
+        """Whether the head is what a lease relies on, or a later one: a renewal may not be answered yet."""
         probe = holding.probe
         if probe.held is None:
             return True  # a Hudi writer, of which nothing more can be asked
@@ -403,7 +403,7 @@ class Checker:
                 watched.order = self._applied[operation.version] = self._sent.get(operation.body, -1)
             here = [holding for holding in self._holdings if holding.watched is watched]
             if watched.head is None:
-                # An operator has deleted it: whoever believes now learns of it at the next renewal.
+                # An operator has deleted it: a holder who believes now learns of it at the next renewal.
                 for holding in here:
                     holding.headless = True
             elif self._breaking and watched.head.get("expired"):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, int]
 
-_RETAINED: Final = 25  # a consumer that is further behind would have to start anew
+_RETAINED: Final = 25  # a consumer that is further behind would have to start again
 _SERVICES: Final = {
     "retain_commits = 4": f"retain_commits = {_RETAINED}",
     "keep_min_commits = 8, keep_max_commits = 12": "keep_min_commits = 27, keep_max_commits = 30",
@@ -149,7 +149,7 @@ class Play:
         self._instants: dict[str, str] = {}
 
     def play(self, commits: int) -> None:
-        """Let the streams commit so many batches, and compare."""
+        """Let the streams commit that many batches, and compare."""
         names = streams(SCHEMA_CHANGES)
         for number in range(commits):
             self._shop.deliver(names[number % len(names)], SCHEMA_CHANGES)

@@ -150,7 +150,7 @@ def any_validity(rng: Random) -> Plan:
         crashes=0.05 if validity <= MINUTE else 0.0,
         faults={Fault.REPLY_LOST: 0.01},
         delay=(0.0, 0.1 * unit),
-        # Until three Dates, a second apart, have agreed, a machine whose clock is wrong has none to go by.
+        # Until three Dates, a second apart, have agreed, a machine whose clock is wrong has none to rely on.
         slack=4.0 if abs(walls[0]) > MINUTE / 2 else 0.0,
     )
 
@@ -176,7 +176,7 @@ def undated(rng: Random) -> Plan:
 
 
 def hudi_undated(rng: Random) -> Plan:
-    """The same beside a Java writer; on some stores no object ever bears a ``last_modified``."""
+    """The same beside a Java writer; on some stores no object ever has a ``last_modified``."""
     clients = rng.choice((2, 3))
     always = rng.random() < 0.5
     return Plan(

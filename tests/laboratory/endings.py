@@ -70,7 +70,7 @@ class Droppable:
         loop = asyncio.get_running_loop()
         asyncio._set_running_loop(None)
         try:
-            # A cleanup that awaits is told that there is no loop, or ignores that it was dropped.
+            # A cleanup that awaits gets an error, as there is no loop, or ignores that it was dropped.
             with suppress(RuntimeError):
                 self._program.close()
         finally:

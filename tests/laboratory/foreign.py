@@ -170,7 +170,7 @@ class World:
 
 
 def exhaust(deviations: int, *, keeps_conditions: bool = True) -> detangle.ExploreStats:
-    """Run every schedule with at most so many deviations from the order in which asyncio runs its tasks.
+    """Run every schedule with at most that many deviations from the order in which asyncio runs its tasks.
 
     Raises:
         detangle.BugFound: A schedule that breaks the lock, as short as it can be made.

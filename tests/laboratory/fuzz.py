@@ -28,7 +28,7 @@ MOST_BYTES: Final = 1024 * 1024
 MOST_SECONDS: Final = 1.0
 """Of processor time for one input; more is a hang."""
 MEASURE_EVERY: Final = 100
-"""The memory of one input in so many is measured, which takes longer than to parse it."""
+"""One input in this many has its memory measured, which takes longer than to parse it."""
 PER_SEED: Final = 50_000
 _STORE_TIME: Final = 1_700_000_000.0
 _RECORD: Final[dict[str, Any]] = {
@@ -208,7 +208,7 @@ def run_fuzz(*, seed: int, count: int, measure_every: int = MEASURE_EVERY) -> Fu
     Args:
         seed: The same seed gives the same inputs.
         count: How many.
-        measure_every: Measure the memory of one input in so many.
+        measure_every: Measure the memory of one input in this many.
     """
     result = FuzzResult()
     for number, body in enumerate(bodies(seed=seed, count=count)):

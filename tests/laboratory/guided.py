@@ -85,7 +85,7 @@ class Recipe(NamedTuple):
 
 
 def changed(plan: Plan, rng: Random) -> Plan:
-    """Return ``plan`` with one to three of its features drawn anew."""
+    """Return ``plan`` with one to three of its features drawn again."""
     for _ in range(rng.randint(1, 3)):
         kind = rng.choice(("rate", "rate", "share", "fault", "fault", "store", "times"))
         new: dict[str, Any]

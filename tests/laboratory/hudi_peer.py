@@ -1,6 +1,6 @@
 """A model of Hudi's own ``StorageBasedLockProvider``: the Java writer that shares the lock.
 
-It goes by its wall clock and 500 ms of drift, knows three fields and drops all others on its
+It relies on its wall clock and 500 ms of drift, knows three fields and drops all others on its
 next write, never reads back after a failed write, and revives an expired lock that nobody took.
 
 Source: Apache Hudi 1.2.0, ``StorageBasedLockProvider.java`` and ``StorageLockFile.java``.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GatedStore(SimulatedStore):
-    """Serves one request at a time, when and in which order it is told to."""
+    """Serves one request at a time, when and in which order the explorer says."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__(loop, Random(0), INSTANT)
@@ -101,7 +101,7 @@ def interleavings(
     Args:
         clients: Each acquires, confirms and releases the lock.
         cycles: How often each does so.
-        preemptions: At most so many switches away from a client whose next request waits.
+        preemptions: At most that many switches away from a client whose next request waits.
         lags: So often time may pass to the next timer, a request timeout among them, while
             requests wait.
         dead_holder: Whether the lock is that of a holder that died.

@@ -65,12 +65,12 @@ class Leading:
         leads = leader.state == "held" and not leader.kept
         self._checker.note(who, f"hears: {leader.holder if leads else None} token={leader.fencing_token}")
         if leads and not self._was_there(leader):
-            self._blame(f"{who} is told of {leader.holder}, who never led")
+            self._blame(f"{who} learns of {leader.holder}, who never led")
         if told and leader.fencing_token is not None and leader.fencing_token < (told[-1].fencing_token or 0):
-            self._blame(f"{who} is told of {leader.holder} again, after a later term")
+            self._blame(f"{who} learns of {leader.holder} again, after a later term")
         before = told[-1] if told else None
         if before and leads and self._own(leader) and self._own(before) and self._was_released(before):
-            self._blame(f"{who} is told of its next term, and not that the one before has ended")
+            self._blame(f"{who} learns of its next term, and not that the one before has ended")
         told.append(leader)
         if self._rng.random() < _LOUD:
             raise RuntimeError(who)

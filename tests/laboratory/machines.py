@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LEAST_BEHIND_HUDI: Final = 1.25
-"""A lease must last so many times S + R to get a token behind a Hudi writer, which drops tokens."""
+"""A lease must last this many times S + R to get a token behind a Hudi writer, which drops tokens."""
 _OWNER: Final = re.compile(rb'"owner":"([^"]+)"')
 
 

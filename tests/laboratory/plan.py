@@ -55,7 +55,7 @@ class Plan:
         steps: Rate of wall clock steps.
         step_by: Most seconds of such a step.
         partitions: Rate of machines cut off.
-        aim: Share of the pauses and partitions that hit whoever believes just then.
+        aim: Share of the pauses and partitions that hit a holder who believes just then.
         signals: Rate of signals that release everything and that the process survives.
         forks: Rate of forks; the child abandons what it holds and lives on for a while.
         exits: Rate of ends of the interpreter; the machine comes back with a new client.
@@ -79,7 +79,7 @@ class Plan:
         fenced: Share of holds that write to the fenced object.
         shared: Share of these writes that two clients of one process make at the same time.
         impatience: Share of acquisitions with a timeout, or tried once.
-        alone: Nobody else writes: what is refused again and again has to be told.
+        alone: Nobody else writes: the lock has to report what is refused again and again.
         longest_wait: Lifetimes after which a waiting user counts as starved; None: never.
         slack: Seconds on top of ``takeover_bound``, where it does not hold as written.
     """

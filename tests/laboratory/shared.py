@@ -53,7 +53,7 @@ class Sharing:
             return client.semaphore(NAME, self._named.get(client, self._run.plan.slots))
         if self._run.plan.kind == "rwlock":
             rw = client.rwlock(NAME)
-            # Few, so that they are all taken at times; no client is told so.
+            # Few, so that they are all taken at times; no client knows.
             client._core.readers(NAME).slots = self._run.plan.slots
             return rw.write if self._rng.random() < self._run.plan.writers else rw.read
         if self._run.plan.kind == "several":

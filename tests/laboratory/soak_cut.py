@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cuts", type=int, default=300, help="answers to cut per store")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of the answers to cut")
     chosen = parser.parse_args(arguments)
-    # A release whose answer is cut is told as a warning each time: hundreds of lines of no news.
+    # A release whose answer is cut is logged as a warning each time: hundreds of lines of no news.
     logging.getLogger("asynclock").setLevel(logging.ERROR)
     # As an exception, so that the servers are stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

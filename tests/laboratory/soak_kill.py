@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WORKERS: Final = 8
 LOCKS: Final = 32
 HOLDER_SHARE: Final = 4
-"""At least one kill in so many must hit a worker inside a critical section."""
+"""At least one kill in this many must hit a worker inside a critical section."""
 SETTINGS: Final = LeaseSettings(validity=2.0, safety_margin=0.5, max_clock_skew=0.2, poll_interval=0.1)
 GRACE: Final = 10.0
 """Seconds on top of the takeover bound that a busy machine may take."""
@@ -142,7 +142,7 @@ class _Supervisor:
         self._listen(self._random.random() * JITTER)
 
     def _listen(self, seconds: float, *, until: float = float("inf")) -> None:
-        """Take in messages for so many seconds, or until there were so many acquisitions in all."""
+        """Take in messages for that many seconds, or until there were that many acquisitions in all."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and self._seen.acquisitions < until:
             ready = wait([worker.news for worker in self._workers], timeout=left)

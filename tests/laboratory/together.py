@@ -128,7 +128,7 @@ class Together:
         """Check that the time was one for all; the clean-up of the last, and the rest, may take longer."""
         plan, bound = self._run.plan, 2 * self._client._core.exit_bound + ROUND_TRIPS
         if late > bound and not (plan.pauses or plan.stalls or plan.suspends):
-            self._blame(f"{self._user.name} is told of its timeout {late:.2f} s after it")
+            self._blame(f"{self._user.name} gets its timeout {late:.2f} s after it")
 
     def _check_none(self) -> None:
         if self._loop.time() >= self._run.ends:

@@ -43,7 +43,7 @@ WHY: Final[dict[tuple[str, str], str]] = {
     (
         "release.py",
         "if self._stop(loss) or self in self._in_flight.unfreed:",
-    ): "An exit whose loop is closed opens the store anew, on a real loop.",
+    ): "An exit whose loop is closed opens the store again, on a real loop.",
     (
         "ending.py",
         "if not self.future.done() and not self.loop.is_closed():",

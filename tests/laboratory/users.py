@@ -79,7 +79,7 @@ class User:
         self.task = self._process.start(program, name=self.name)
 
     def drop(self) -> None:
-        """Be dropped as a coroutine whose loop is closed, and begin anew."""
+        """Be dropped as a coroutine whose loop is closed, and begin again."""
         if self._program is not None and self.task is not None:
             self._program.drop()
             forget(self._process, self.task)
@@ -259,7 +259,7 @@ class User:
         now = self._run.loop.time()
         within = min(self._rng.uniform(0.3, 1.5) * self._unit, self._run.ends - now)
         if within < MIN_VALIDITY:
-            return  # whoever comes last needs the lock
+            return  # the last one needs the lock
         until = now + within
         ticket = await lease.transfer(within=within)
         self._run.checker.note(self.name, f"transfers owner={lease.owner[:8]}")
@@ -278,7 +278,7 @@ class User:
         began, spoiled = before
         prompt = self._run.loop.time() - began < self._machine.settings.validity / 5
         if prompt and self._backend.applied.total() == spoiled:
-            detail = f"{self.name} has released a lock that was gone, and is told of nothing"
+            detail = f"{self.name} has released a lock that was gone, and got no error"
             self._run.checker.violated(Invariant.LOSS_IS_TOLD, detail)
 
     async def _hold_body(self, lock: Holdable) -> None:

@@ -428,8 +428,8 @@ MUTANTS: Final = (
     Mutant(
         "go on observing when the version changes",
         NOTE_SEEN,
-        "if $seen.version != self._version:\n    self._version = $seen.version\n    *$anew",
-        "self._version, first = $seen.version, self._version is None\nif first: *$anew",
+        "if $seen.version != self._version:\n    self._version = $seen.version\n    *$rest",
+        "self._version, first = $seen.version, self._version is None\nif first: *$rest",
         HEAD,
         "observation",
     ),
@@ -712,7 +712,7 @@ MUTANTS: Final = (
         "any-validity",
     ),
     Mutant(
-        "wait for ever for a last_modified of a Hudi record",
+        "wait forever for a last_modified of a Hudi record",
         JUDGE,
         "$since = $observation.first_date",
         "$since = None",

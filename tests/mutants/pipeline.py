@@ -347,7 +347,7 @@ PIPELINE_MUTANTS: Final = (
         _TESTS + "test_pipeline.py::test_equal_ordering_values_keep_arrival_order",
     ),
     PipelineMutant(
-        "a batch goes by the ordering value where the later commit wins",
+        "a batch is reduced by the ordering value if the later commit wins",
         (Change(NEWEST, 'table.merge in {"splice", "event_time"}', "True"),),
         _TESTS + "test_plain.py::test_rows_of_one_batch_are_merged_in_the_order_of_arrival[commit_time]",
     ),
@@ -821,7 +821,7 @@ PIPELINE_MUTANTS: Final = (
         _TESTS + "test_sql.py::test_an_update_writes_only_the_streams_whose_columns_it_sets",
     ),
     PipelineMutant(
-        "a merge of two rows into one goes by chance",
+        "two rows that merge into one merge in any order",
         (Patch(_STATEMENTS, ".gt(1);", ".gt(2);"),),
         _TESTS + "test_sql.py::test_a_merge_of_two_rows_into_one_is_refused",
     ),
@@ -847,7 +847,7 @@ PIPELINE_MUTANTS: Final = (
         "tests/unit/test_time_travel.py::test_hudi_shows_what_was_complete_or_cannot",
     ),
     PipelineMutant(
-        "changes go by the times of requests",
+        "changes are found by the times of requests",
         (
             Patch(
                 _CHANGED_FILES,

@@ -63,7 +63,7 @@ class Change:
         scope = self._scope(tree)
         decision, mistake = _parsed(self.decision), _parsed(self.mistake)
         if (old := _expression(decision)) is not None and (new := _expression(mistake)) is not None:
-            decision, mistake = [old], [new]  # to be found inside of statements too
+            decision, mistake = [old], [new]  # to be found in statements too
         places = list(_places(scope, decision))
         if len(places) != 1:
             raise NoSuchDecisionError(self._not_once(scope, places))

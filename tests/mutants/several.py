@@ -120,7 +120,7 @@ SEVERAL_MUTANTS: Final = (
         "once",
     ),
     Mutant(
-        "once: go by the first clock that shows a period",
+        "once: trust the first clock that shows a period",
         DUE,
         "$period == math.floor(($bounds[1] + $skew) / $every)",
         "True",

@@ -117,7 +117,7 @@ def test_the_rest_of_a_block_stays() -> None:
 
 
 def test_a_decision_may_reach_to_the_end_of_its_block() -> None:
-    """The rest of a function is left open like the rest of a block inside of it."""
+    """The rest of a function is left open like the rest of a block in it."""
     source = "def close(self):\n    self.closed = True\n    self.tell()\n    self.clear()"
     change = Change("leases:close", "self.closed = True\n*$rest", "*$rest\nself.closed = True")
 

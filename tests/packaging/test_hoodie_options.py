@@ -45,7 +45,7 @@ def test_every_key_is_spelled_in_one_module() -> None:
 
 
 def test_a_constant_is_named_as_its_key() -> None:
-    """Whoever knows the key knows the constant, and no key is there twice."""
+    """Each constant is named like its key, and no key is there twice."""
     both = vars(hoodie) | vars(lock_keys)
     keys = {name: value for name, value in both.items() if isinstance(value, str) and name.isupper()}
     options = {name: key for name, key in keys.items() if not name.endswith("_PREFIX")}

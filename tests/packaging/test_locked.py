@@ -59,7 +59,7 @@ def test_every_package_is_pinned_with_its_hashes(lock: str) -> None:
 
 
 def test_the_locks_have_what_the_project_asks_for() -> None:
-    """Whoever adds a requirement runs ``make lock``."""
+    """A new requirement needs a run of ``make lock``."""
     pinned: dict[str, list[str]] = {}
     for lock in LOCKS:
         for entry in entries(lock):

@@ -182,7 +182,7 @@ def test_the_lock_is_released_when_the_loop_is_closed(run: Run, url: str) -> Non
 
 
 def test_a_body_that_fails_releases(run: Run, url: str) -> None:
-    """An exception inside of ``hold`` releases the lock on its way out."""
+    """An exception in ``hold`` releases the lock on its way out."""
     process = run("""
         async def main():
             async with connect(url, settings=LONG, renewal="loop") as client:

@@ -46,7 +46,7 @@ class Recorded:
         folder.mkdir(exist_ok=True)
 
     def add(self, process: str, pid: int | None, kind: str, after: float, **fields: Any) -> None:  # noqa: ANN401  as JSON has them
-        """One line, so many seconds after the start of the run."""
+        """One line, that many seconds after the start of the run."""
         name = "chaos" if kind == "chaos" else f"{process}-{pid}"
         line = {"time": utc(START + after), "process": process, "pid": pid, "kind": kind, **fields}
         with (self.folder / f"{name}.jsonl").open("a") as file:

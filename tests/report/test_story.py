@@ -127,7 +127,7 @@ def test_of_a_run_of_two_tables_the_specs_is_told(tmp_path: Path) -> None:
 
 
 def test_who_was_killed_is_known_by_its_id(tmp_path: Path) -> None:
-    """Whoever kills may know a process by another name; with it both its roles end."""
+    """A kill may name a process by another of its roles; with it both roles end."""
     folder, fleet = tmp_path / "run", spec(tmp_path)
     run = Recorded(folder)
     for role, pid in (("writer", 301), ("services", 301), ("writer", 302)):

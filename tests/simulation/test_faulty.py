@@ -73,7 +73,7 @@ async def test_a_spoiled_write_fails_as_named(
 
 
 def test_a_late_write_lands_after_its_error(inner: MemoryBackend) -> None:
-    """The caller is told that the outcome is unknown; the zombie lands later."""
+    """The caller learns that the outcome is unknown; the zombie lands later."""
 
     async def main() -> list[bool]:
         faulty = FaultyBackend(inner)

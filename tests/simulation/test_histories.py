@@ -160,7 +160,7 @@ def test_replay_prints_who_believed_what_when(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_failing_history_names_its_replay_command() -> None:
-    """Whoever sees a violation is told the command that shows it again."""
+    """A violation comes with the command that shows it again."""
     summary = run_seeds([5])
     history = simulate(scenario_of(5), 5)
     history.violations.append(Violation(1.0, Invariant.ONE_BELIEVER, "two of them"))
@@ -214,7 +214,7 @@ def test_the_checker_sees_a_lock_that_is_never_released() -> None:
 def test_a_violation_is_printed_while_the_run_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever watches a night's run sees the command that replays a failure at once, and at the end."""
+    """A long run prints the command that replays a failure at once, and again at the end."""
     seen: list[str] = []
 
     def one_after_the_other(
@@ -258,7 +258,7 @@ def test_a_long_run_tells_once_a_minute_how_far_it_is(capsys: pytest.CaptureFixt
 
 
 def test_the_last_word_of_a_run_is_its_result(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where all is done, nothing more is told of how far it is."""
+    """After the last history nothing more says how far the run is."""
     now = 0.0
     progress = Progress(40, clock=lambda: now)
     now = 3600.0

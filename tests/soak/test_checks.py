@@ -28,7 +28,7 @@ for line in sys.stdin:
         kept.append(bytearray(rows))
     print("committed", flush=True)
 """
-"""Commits with each line of its input, and keeps a megabyte of the commit if it is told to."""
+"""Commits with each line of its input, and keeps a megabyte of the commit if requested."""
 FIRST = {"N1": (1, "a"), "N2": (1, "b")}
 SECOND = {"N1": (3, "c"), "N2": (1, "b"), "N3": (2, "d")}
 
@@ -42,7 +42,7 @@ def states() -> States:
 
 
 def rests(*counts: int, work: int = 20, after: float = 150.0) -> list[Sample]:
-    """A process that is at rest every ten seconds, from so many seconds on, with so many descriptors."""
+    """A process that is at rest every ten seconds, from a second on, with a number of descriptors."""
     begin = Sample(who="writer-7", seconds=0.0, counts={})
     at_rest = [
         Sample(who="writer-7", seconds=after + 10 * n, counts={"descriptors": count}, rest=n, work=work * n)

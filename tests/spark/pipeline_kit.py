@@ -257,7 +257,7 @@ class Background:
             self._error = error
 
     def result(self, *, within: float = DEADLINE) -> Any:  # noqa: ANN401  whatever the call gives
-        """The call's result, which must come within so many seconds; its error is raised."""
+        """The call's result, which must come within that many seconds; its error is raised."""
         self._thread.join(within)
         assert not self._thread.is_alive(), f"no result within {within:.0f} s"
         if self._error is not None:

@@ -175,7 +175,7 @@ def test_keys_that_the_view_lost_are_told(pipeline: Pipeline) -> None:
 
 
 def test_archival_compaction_and_cleaning_in_the_range(pipeline: Pipeline) -> None:
-    """They hide nothing for as long as the files are there; after that the consumer starts anew."""
+    """They hide nothing for as long as the files are there; after that the consumer starts again."""
     spec = pipeline.spec()
     write(pipeline, spec, ("N0", 1, 1, "a"))
     consumer = Consumer(spec, pipeline.spark)
@@ -257,7 +257,7 @@ def test_nothing_has_changed(three: tuple[Pipeline, Spec, list[str]]) -> None:
 
 
 def test_until_leaves_later_commits_out(three: tuple[Pipeline, Spec, list[str]]) -> None:
-    """The rows are those of then, and the next call goes on from there."""
+    """The rows are those of that time, and the next call goes on from there."""
     pipeline, spec, times = three
 
     got = changes(spec, pipeline.spark, since=times[0], until=times[1])

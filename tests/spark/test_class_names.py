@@ -58,7 +58,7 @@ def test_an_expression_searches_for_nothing(spark: SparkSession, monkeypatch: py
 
 
 def test_a_class_has_its_static_members_and_makes_objects(spark: SparkSession) -> None:
-    """As ``spark._jvm`` gives it; also a class inside of another."""
+    """As ``spark._jvm`` gives it; also a class in another."""
     java = classes(spark).java
 
     made = java.util.ArrayList(java.util.List.of("a", "b"))

@@ -115,7 +115,7 @@ def test_streams_that_write_at_the_same_time_conflict_and_lose_nothing(
 
 
 def test_deletes_hold_as_in_any_splice_table(spark: SparkSession, tmp_path: Path) -> None:
-    """A tombstone erases up to its ordering value; a deleted row is made anew by a later commit."""
+    """A tombstone erases up to its ordering value; a later commit makes a deleted row again."""
     pipeline = two_streams(tmp_path / "ab", spark)
     spec = spec_of(pipeline)
     pipeline.run(spec)

@@ -79,7 +79,7 @@ def spec(pipeline: Pipeline) -> Spec:
 
 
 def test_a_deleted_row_is_gone_until_a_later_commit(pipeline: Pipeline, spec: Spec) -> None:
-    """Without ``up_to`` a row goes with its key; an event committed later makes it anew."""
+    """Without ``up_to`` a row goes with its key; an event committed later makes it again."""
     report = delete(pipeline, spec, "N1", "N3", "N1")
 
     assert (report.keys, report.absent, report.written) == (2, 1, 2)

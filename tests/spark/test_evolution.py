@@ -303,7 +303,7 @@ def raced(new: Spec, pipeline: Pipeline) -> list[tuple[Any, ...]]:
 def test_late_commit_of_an_old_spec_takes_no_column_away(
     pipeline: Pipeline, old: Spec, new: Spec, held: Callable[[DataFrame], DataFrame]
 ) -> None:
-    """Hudi goes by the commit that was requested last; the writer that changed the columns corrects that."""
+    """Hudi takes the columns of the last requested commit; the writer that changed them corrects that."""
     race(pipeline, old, new, held)
 
     assert "a__z" in pipeline.timeline(new).present_columns()
@@ -440,7 +440,7 @@ def test_old_files_may_lack_an_optional_column(pipeline: Pipeline, suffix: str) 
 def test_column_that_the_spec_does_not_name_is_announced_once(
     pipeline: Pipeline, suffix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first file that has it is told of in the log and the report; its values are left out."""
+    """The log and the report name the first file that has it; its values are left out."""
     spec = pipeline.spec({'source = "in/a/*"\nformat = "csv"': f'source = "in/a/*"\nformat = "{suffix}"'})
     plain = {"k": "N1", "at": 1, "x": 1, "note": "n"}
     for row in (plain, {**plain, "new": 1}, {**plain, "new": 2, "newer": {"y": 1}}):

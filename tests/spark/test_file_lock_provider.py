@@ -346,7 +346,7 @@ def test_a_writer_killed_inside_the_commit_leaves_no_lock(spark: SparkSession, t
 def test_hudis_own_lock_outlives_a_writer_killed_inside_the_commit(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What FileLockProvider is for: with Hudi's provider the next writer waits in vain, for ever."""
+    """What FileLockProvider is for: with Hudi's provider the next writer waits in vain, forever."""
     table = tmp_path / "table"
     lock_file = table / ".hoodie" / "lock"
 
@@ -360,7 +360,7 @@ def test_hudis_own_lock_outlives_a_writer_killed_inside_the_commit(
 
 
 def _fresh(base: Path) -> Path:
-    """Make the table anew with an empty folder of locks; return the path of its lock file."""
+    """Make the table again with an empty folder of locks; return the path of its lock file."""
     shutil.rmtree(base / ".hoodie")
     lock_file = base / _LOCK_FILE
     lock_file.parent.mkdir(parents=True)

@@ -123,7 +123,7 @@ def test_a_session_with_the_jar_alone_writes_into_the_buckets_or_not_at_all(
         sql(f"INSERT INTO t {one}"),
         sql("UPDATE t SET a__x = 100 WHERE k = 'N1'"),
         sql("DELETE FROM t WHERE k = 'N2'"),
-        # So many that Hudi would compact inside of the last one.
+        # As many as let Hudi compact in the last one.
         *[frame] * 4,
     ]
 

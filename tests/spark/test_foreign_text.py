@@ -27,7 +27,7 @@ def pipeline(spark: SparkSession, tmp_path: Path) -> Pipeline:
 
 
 def test_a_hostile_holder_is_escaped_in_the_log(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever reserves the table writes no escape sequences into the log of a stream that waits."""
+    """The name of a reservation writes no escape sequences into the log of a stream that waits."""
     caplog.set_level("INFO", logger="asynclock")
     pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
     spec = pipeline.spec()

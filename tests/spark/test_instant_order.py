@@ -70,7 +70,7 @@ def digits(moment: dt.datetime) -> str:
 
 
 def plant(pipeline: Pipeline, seconds: float, *, suffix: str = ".deltacommit.requested") -> Path:
-    """An instant of a driver whose clock, or zone, is ahead by so many seconds."""
+    """An instant of a driver whose clock, or zone, is ahead by that many seconds."""
     text = digits(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds))
     file = pipeline.folder / "table" / ".hoodie" / "timeline" / f"{text}{suffix}"
     file.touch()
@@ -130,7 +130,7 @@ def test_a_new_table_is_in_utc(pipeline: Pipeline) -> None:
 def test_nothing_is_written_behind_the_newest_instant(
     pipeline: Pipeline, work: Callable[[Pipeline, Spec], object], suffix: str
 ) -> None:
-    """Whatever the instant is of and whoever writes: an earlier one is refused with what to do."""
+    """Whatever the instant is of and any writer: an earlier one is refused with what to do."""
     spec = pipeline.spec()
     planted = plant(pipeline, 5 * HOUR, suffix=suffix)
     before = instants(pipeline)
@@ -495,7 +495,7 @@ answer(refused=[*found, said(feed)], rows=seen)
 
 
 def test_a_local_table_is_kept_in_the_zone_of_its_drivers(pipeline: Pipeline) -> None:
-    """A driver in that zone goes on with it; one in UTC is refused meanwhile, and is told the zone."""
+    """A driver in that zone goes on with it; one in UTC is refused meanwhile, and reads the zone."""
     spec = pipeline.spec()
     make_local(pipeline, spec)
     body = """

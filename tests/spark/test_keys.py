@@ -126,7 +126,7 @@ def test_keys_of_two_columns_do_not_collide(pipeline: Pipeline) -> None:
 
 
 def test_any_text_is_a_partition(pipeline: Pipeline, tmp_path: Path) -> None:
-    """Partition values come back as they were given, are found by a filter, and stay inside of the table."""
+    """Partition values come back as they were given, are found by a filter, and stay in the table."""
     partitioned = {
         'key = ["k"]': 'key = ["k"]\npartition_by = ["note", "x"]',
         'x = "int"': 'x = "int", v = "int"',

@@ -210,7 +210,7 @@ def test_records_of_different_schemas_merge(merger: Merger) -> None:
 @pytest.mark.parametrize("wide", [0, 1])
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 def test_a_merged_row_has_every_column_of_both_schemas(merger: Merger, wide: int, order: list[int]) -> None:
-    """Even when one record says it all: whoever reads the result knows one schema only."""
+    """Even when one record says it all: a reader of the result knows one schema only."""
     narrow = {**META, **KEY, "gate__ts": "timestamp", "gate__x": "int"}
     records = [
         merger.record(event, index, FULL if index == wide else narrow)

@@ -261,7 +261,7 @@ def clustered(spark: SparkSession, folder: Path, table: str = "") -> Plain:
 
 
 def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    """Copy-on-write files are joined and sorted after so many commits, and the stream goes on."""
+    """Copy-on-write files are joined and sorted after some commits, and the stream goes on."""
     plain = clustered(spark, tmp_path)
 
     report = run_services(plain.spec, once=True, spark=spark)

@@ -81,7 +81,7 @@ def test_a_table_whose_folder_is_gone_is_refused(pipeline: Pipeline, look: str) 
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("emptied", [True, False])
 def test_a_table_without_its_properties_is_refused(pipeline: Pipeline, look: str, *, emptied: bool) -> None:
-    """Hudi takes it for no table; the file is named."""
+    """Hudi does not see a table in it; the file is named."""
     spec = pipeline.spec()
     file = properties_of(pipeline)
     if emptied:

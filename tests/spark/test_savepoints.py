@@ -111,7 +111,7 @@ def test_a_restore_in_the_middle_of_a_run(pipeline: Pipeline) -> None:
 
 
 def test_streams_that_a_savepoint_does_not_know_read_all_again(pipeline: Pipeline) -> None:
-    """A stream that began after the savepoint begins anew."""
+    """A stream that began after the savepoint begins again."""
     deliver(pipeline, 1)
     spec = pipeline.spec()
     pipeline.run(spec, streams=["a"])

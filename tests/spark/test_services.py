@@ -41,7 +41,7 @@ def pipeline(tmp_path: Path, spark: SparkSession) -> Pipeline:
 
 
 def fill(pipeline: Pipeline, spec: Spec, files: int) -> None:
-    """Commit so many files of stream a, each with newer values of the same keys."""
+    """Commit that many files of stream a, each with newer values of the same keys."""
     for _ in range(files):
         number = pipeline.files
         pipeline.deliver("a", *({"k": f"N{key}", "at": number, "x": number} for key in range(5)))
@@ -267,7 +267,7 @@ def test_leader_outlasts_a_store_of_locks_that_does_not_answer(
 
 
 def test_leader_that_lost_its_lease_while_it_compacted_does_not_commit(pipeline: Pipeline) -> None:
-    """Another leader may have begun anew; the compaction is left to it, and no row is lost."""
+    """Another leader may have begun again; the compaction is left to it, and no row is lost."""
     spec = pipeline.spec()
     fill(pipeline, spec, 2)
     rows = contents(pipeline, spec)
@@ -288,7 +288,7 @@ def test_leader_that_lost_its_lease_while_it_compacted_does_not_commit(pipeline:
 
 @pytest.mark.parametrize("remedy", ["compaction", "repair"])
 def test_plan_that_a_full_disk_left_empty_is_removed(pipeline: Pipeline, remedy: str) -> None:
-    """Hudi can neither read nor write the table with it; the service plans anew, and no row is lost."""
+    """Hudi can neither read nor write the table with it; the service plans again, and no row is lost."""
     spec = pipeline.spec()
     fill(pipeline, spec, 2)
     rows = contents(pipeline, spec)

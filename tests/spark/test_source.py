@@ -216,7 +216,7 @@ def test_escape_of_anything_else_is_broken(read: Callable[..., Outcome]) -> None
 
 
 def test_row_with_another_number_of_fields_is_bad(read: Callable[..., Outcome]) -> None:
-    """A row is as long as the header, and its line is counted with the line ends inside of quotes."""
+    """A row is as long as the header, and its line is counted with the line ends in quotes."""
     outcome = read(HEADER + '\na,1,1,"b\nc"\nd,1,1\ne,1,1,f,\n')
 
     assert outcome.good == [("a", 1, 1, "b\nc")]
@@ -408,7 +408,7 @@ def test_all_objects_of_a_line_are_records_or_none_is(read: Callable[..., Outcom
 
 
 def test_json_values_are_the_text_that_stands_in_the_file(read: Callable[..., Outcome]) -> None:
-    """No number goes through a double, and what is inside of a value is not written anew."""
+    """No number goes through a double, and the text of a value is not written again."""
     outcome = read(
         '{"k":1.10,"at":1,"x":1234567890123456789.0123456789,"note":{"a": 1.10, "b":["\\u00fc"]}}\n'
         '{"k":true,"at":1,"x":1.10,"note":12345678901234567890123}\n'
@@ -609,7 +609,7 @@ def test_damaged_page_behind_a_good_footer_is_a_bad_file(
 
 
 def test_page_that_gives_too_few_bytes_ends_no_stream(read: Callable[..., Outcome]) -> None:
-    """Spark would wait for ever for the bytes that a packed page lacks, where no checksum tells of it."""
+    """Spark would wait forever for the bytes that a packed page lacks, where no checksum tells of it."""
     notes = [f"the note of row {row % 7}" for row in range(100)]
     whole = io.BytesIO()
     long = table(k=["N2"] * 100, at=pa.array([1] * 100), x=pa.array([1] * 100, pa.int32()), note=notes)

@@ -244,7 +244,7 @@ def test_a_value_that_does_not_fit_its_column_is_refused(
 
 
 def test_a_value_of_another_type_that_fits_is_written(spec: Spec, spark: SparkSession) -> None:
-    """Text of a number or a time is understood, and a clause is not held to the values of another."""
+    """Text of a number or a time is understood, and two clauses may have different values."""
     spark.sql("UPDATE fleet_stored SET a__x = '7', a__note = 8 WHERE k = 'N0'")
     spark.sql(
         "MERGE INTO fleet_stored t USING (SELECT 'N1' AS k) s ON t.k = s.k "
@@ -266,7 +266,7 @@ def test_an_update_of_the_key_is_refused(spec: Spec, spark: SparkSession, column
 
 
 def test_a_delete_removes_what_came_before_it(spec: Spec, spark: SparkSession) -> None:
-    """The row is gone with the columns of all streams; an event after it begins the row anew."""
+    """The row is gone with the columns of all streams; an event after it begins the row again."""
     spark.sql("DELETE FROM fleet_stored WHERE k IN ('N0', 'N1')")
     deleted = shown(spec, spark)
     write_a(spec, spark, ("N0", 1, 1, "again"))

@@ -71,7 +71,7 @@ def slowly_written(pipeline: Pipeline, spec: Spec, stream: str, value: int, gate
 
 @contextmanager
 def opened_at_end(*gates: Path) -> Iterator[None]:
-    """Let what waits for the gates go on, also after a failure: it would wait for ever."""
+    """Let what waits for the gates go on, also after a failure: it would wait forever."""
     try:
         yield
     finally:
@@ -172,7 +172,7 @@ def test_a_state_whose_files_another_session_cleaned_is_refused(pipeline: Pipeli
 
 
 def test_sql_sees_an_earlier_state(pipeline: Pipeline) -> None:
-    """The view of then is a temporary view of what read gives; Hudi's own syntax is for the stored table."""
+    """The view of the past is a temporary view of what read gives; Hudi's syntax is for the stored table."""
     spec = pipeline.spec(KEPT)
     first = write(pipeline, spec, "a", 1)
     write(pipeline, spec, "a", 2)

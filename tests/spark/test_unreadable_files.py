@@ -279,7 +279,7 @@ def test_a_time_beyond_all_times_is_a_bad_row(both: Callable[..., Readings]) -> 
 def test_bad_parquet_files_end_no_stream(
     tmp_path: Path, spec_of: Callable[..., Spec], spark: SparkSession
 ) -> None:
-    """Whoever threw, each is one line of the quarantine, the good rows are in the table, and it validates."""
+    """Each is one line of the quarantine, the good rows are in the table, and it validates."""
     halves = table(k=["half"] * 3, h=pa.array(HALVES, pa.float16()))
     contents = {"0.parquet": stored(halves), "8.parquet": stored(table())}
     contents |= {f"{place}.parquet": content for place, (content, _) in enumerate(BAD.values(), start=10)}

@@ -1,4 +1,4 @@
-"""Validation: every wrong cell is found, and nothing else is told."""
+"""Validation: every wrong cell is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_spliced_table_is_what_its_sources_say(pipeline: Pipeline) -> None:
 
 
 def test_one_changed_cell_is_reported_as_exactly_that(pipeline: Pipeline) -> None:
-    """Of a copy with one wrong cell that cell is told, with what it should be and what it is."""
+    """In a copy with one wrong cell that cell is named, with what it should be and what it is."""
     spec = pipeline.spec()
     pipeline.run(spec)
     wrong = copy_of(pipeline, spec)
@@ -234,7 +234,7 @@ def test_streams_and_services_may_go_on_meanwhile(
 
 
 def test_table_is_looked_at_as_of_an_instant(pipeline: Pipeline) -> None:
-    """What was wrong then shows, what came later does not, and a file that was read later is told."""
+    """What was wrong then shows, what came later does not, and a file that was read later is named."""
     spec = pipeline.spec()
     pipeline.run(spec)
     wrong_file = pipeline.deliver("a", {"k": "N7", "at": 1, "x": 108})
@@ -377,7 +377,7 @@ def test_sample_of_the_keys_says_so(pipeline: Pipeline) -> None:
 
 
 def test_stale_commit_fails_if_it_changed_the_table(pipeline: Pipeline) -> None:
-    """A commit under an older token is told; one that says nothing new does no harm."""
+    """A commit under an older token is named; one that says nothing new does no harm."""
     spec = pipeline.spec()
     pipeline.run(spec)
     splice = Splice(spec, pipeline.spark)

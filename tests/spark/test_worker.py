@@ -47,7 +47,7 @@ def java_error(spark: SparkSession, name: str, *, wrapped: bool = False) -> Py4J
 
 
 def failing(*outcomes: object) -> Callable[[], str]:
-    """A function that raises or returns one after the other, the last one for ever."""
+    """A function that raises or returns one after the other, the last one forever."""
     left = list(outcomes)
 
     def call() -> str:
@@ -150,7 +150,7 @@ def test_a_read_of_the_timeline_is_tried_four_times_more(spark: SparkSession) ->
 
 
 def test_pauses_are_random_longer_each_time_and_bounded(spark: SparkSession) -> None:
-    """They stay under one that doubles up to its bound, and end after so many attempts."""
+    """They stay under one that doubles up to its bound, and end after that many attempts."""
     error, attempts = java_error(spark, "HoodieLockException"), Retry(PASSING)
     bounds = [min(30.0, 2.0**number) for number in range(PASSING.most)]
 

@@ -128,7 +128,7 @@ def in_virtual_time(
     def run(world: World, *args: P.args, **kwargs: P.kwargs) -> None:
         world.loop.run_until_complete(test(world, *args, **kwargs))
 
-    del run.__wrapped__  # type: ignore[attr-defined]  # else pytest-asyncio takes it for a coroutine
+    del run.__wrapped__  # type: ignore[attr-defined]  # else pytest-asyncio mistakes it for a coroutine
     run.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
     return run
 

@@ -122,7 +122,7 @@ async def test_a_kept_record_can_be_judged_where_the_last_date_is_old(world: Wor
 
 @in_virtual_time
 async def test_a_loss_is_found_by_a_release_that_keeps(world: World) -> None:
-    """A broken lock is told as a loss, and stays free."""
+    """A broken lock is a loss, and stays free."""
     async with world.client() as client, world.client() as operator:
         lock = operator.lock("orders")
         lease = await client.lock("orders").acquire(at_least=60.0)

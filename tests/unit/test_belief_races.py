@@ -83,7 +83,7 @@ async def test_a_renewal_may_land_between_two_looks(world: World) -> None:
 
 @in_virtual_time
 async def test_a_release_may_come_before_the_deadline_is_noticed(world: World) -> None:
-    """It is no loss: belief has ended by the release."""
+    """It is not a loss: belief has ended by the release."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         belief = lease._held.belief

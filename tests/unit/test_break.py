@@ -99,7 +99,7 @@ async def test_an_expired_lock_is_broken_without_force(world: World) -> None:
 
 @in_virtual_time
 async def test_a_corrupt_object_is_replaced_without_a_token(world: World) -> None:
-    """Breaking garbage leaves a free record as if its fields had been dropped: the token starts anew."""
+    """Breaking garbage leaves a free record as if its fields had been dropped: the token starts again."""
     world.put(b"garbage")
     async with world.client() as client:
         lock = client.lock("orders")

@@ -44,7 +44,7 @@ def connected(folder: Path) -> LockClient:
 def test_a_client_whose_loop_was_closed_releases_on_another(
     tmp_path: Path, loop: asyncio.AbstractEventLoop
 ) -> None:
-    """Every caller of ``aclose`` returns once nothing is held; closing it again is no error."""
+    """Every caller of ``aclose`` returns once nothing is held; closing it again is not an error."""
     client = connected(tmp_path)
     lease = loop.run_until_complete(held(client))
     loop.close()
@@ -106,7 +106,7 @@ class Hanging(LocalBackend):
     """Answers no write."""
 
     async def put_if_match(self, key: str, body: bytes, version: str) -> Written:
-        """Take for ever."""
+        """Take forever."""
         del key, body, version
         await asyncio.Event().wait()
         raise AssertionError

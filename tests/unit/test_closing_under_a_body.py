@@ -1,4 +1,4 @@
-"""To close a client is a loss for whoever works under one of its leases (rule 25)."""
+"""To close a client is a loss for everybody who works under one of its leases (rule 25)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_closing_the_client_is_a_loss_for_a_body(
 
 
 async def test_leaving_the_statement_of_the_client_is_the_same() -> None:
-    """A task that outlives ``async with client`` is told."""
+    """A task that outlives ``async with client`` gets an error."""
     inside = asyncio.Event()
 
     async def work(_: Lease) -> None:
@@ -127,7 +127,7 @@ async def test_a_body_that_begins_while_its_client_is_closed_raises(world: World
 
 
 async def test_on_lost_alone_is_told_too() -> None:
-    """Who asked to be told works under the lease, whether or not in a body."""
+    """A caller of ``on_lost`` works under the lease, whether or not in a body."""
     told = threading.Event()
     async with asynclock.connect("memory://") as client:
         lease = await client.lock("orders").acquire()

@@ -44,7 +44,7 @@ def see(
     usable: bool = True,
     monotonic: float = 0.0,
 ) -> Seen:
-    """Return what an answer with Date ``at`` shows; None: it bears no Date."""
+    """Return what an answer with Date ``at`` shows; None: it has no Date."""
     now = ClockReading(monotonic, monotonic, T + monotonic)
     date = None if at is None else Date(at, now, now, usable, by_wall)
     parsed = None if record is None else parse_record(record)
@@ -161,7 +161,7 @@ def test_our_record_seen_unchanged_for_the_longer_validity_is_free(lease_ms: int
 
 
 def test_an_observation_starts_again_with_another_version() -> None:
-    """A renewal in between starts the count anew."""
+    """A renewal in between starts the count again."""
     observation = Observation()
     for version, monotonic in (("v1", 0.0), ("v2", 19.0), ("v2", 38.9)):
         seen = see(ours(), version=version, monotonic=monotonic)
@@ -266,7 +266,7 @@ def test_a_dropped_token_is_replaced_by_one_from_the_future() -> None:
 
 
 def test_without_dates_the_wall_clock_makes_the_first_token_only() -> None:
-    """Creation goes by the wall clock, a successor adds one, dropped fields are refused."""
+    """Creation takes the wall clock, a successor adds one, dropped fields are refused."""
     first = next_token_without_dates(None, T)
     later = next_token_without_dates(record(ours(epoch=7)), T)
 
@@ -318,7 +318,7 @@ def test_the_next_look_comes_at_the_end_of_the_observation() -> None:
 
 
 def test_a_usable_date_of_an_older_version_does_not_stop_an_observation() -> None:
-    """Each version is observed anew, so the next Hudi record can be freed without Dates (rule 8)."""
+    """Each version is observed by itself, so the next Hudi record can be freed without Dates (rule 8)."""
     observation = Observation()
     clock = ManualClock()
     now = ClockReading.now(clock)

@@ -65,7 +65,7 @@ async def test_of_two_creators_one_wins(tmp_path: Path) -> None:
 
 
 async def test_of_two_writers_on_one_version_one_wins(tmp_path: Path) -> None:
-    """A version can be replaced once, whoever tries."""
+    """A version can be replaced once, by any writer."""
     backends = [LocalBackend(tmp_path) for _ in range(8)]
     version = (await backends[0].put_if_absent(KEY, b"{}")).version
 

@@ -1,4 +1,4 @@
-"""A listing of ``file://`` shows every lock that is there all the time, whoever writes meanwhile."""
+"""A listing of ``file://`` shows every lock that is there all the time, also while others write."""
 
 from __future__ import annotations
 

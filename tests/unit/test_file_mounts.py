@@ -65,7 +65,7 @@ async def test_a_network_file_system_is_refused(
 
 @pytest.mark.parametrize("folder", ["/mnt/sharex", "/mnt/share/local/locks", "/mnt/ntfs/locks", "/data"])
 async def test_a_local_disk_is_accepted(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neighbours of a share, and a disk mounted inside of one, are local."""
+    """Neighbours of a share, and a disk mounted in one, are local."""
     monkeypatch.setattr(_mounts, "_table", lambda: [line.encode() for line in MOUNTS])
 
     assert isinstance(await LocalBackend(Path(folder)).get(KEY), Absent)

@@ -204,7 +204,7 @@ def test_seed_decides_every_byte(tmp_path: Path) -> None:
 
 
 def test_rows_limit_the_events(tmp_path: Path) -> None:
-    """A short run has exactly so many events, early flights with the registry of their aircraft."""
+    """A short run has exactly that many events, early flights with the registry of their aircraft."""
     fleet = prepare(tmp_path, rows=5_000, files_per_stream=6)
     expected = fleet_oracle.expect(write_spec(tmp_path))
 

@@ -249,7 +249,7 @@ async def test_hand_offs_end_after_a_run(world: World) -> None:
 
 @in_virtual_time
 async def test_nothing_is_handed_on_past_the_givers_deadline(world: World) -> None:
-    """A receiver that had to wait too long frees what it was handed, and acquires anew (rule 15)."""
+    """A receiver that had to wait too long frees what it was handed, and acquires again (rule 15)."""
     client = world.client()
     faulty(client).min_write_interval = BELIEF + 1
     lock = client.lock("orders")

@@ -62,7 +62,7 @@ async def test_opposite_orders_never_wait_for_each_other(world: World) -> None:
 
 @in_virtual_time
 async def test_one_deadline_for_all_and_nothing_is_left(world: World) -> None:
-    """The timeout counts for all together, is the one that is told, and what was acquired is released."""
+    """The timeout counts for all together, the error names it, and what was acquired is released."""
     async with world.client() as client, world.client() as other:
         first, last = await other.lock("a").acquire(), await other.lock("c").acquire()
         asyncio.get_running_loop().call_later(3.0, lambda: tasks.append(asyncio.create_task(first.release())))

@@ -1,4 +1,4 @@
-"""If the thread that renews dies, every caller gets an error: none waits for ever."""
+"""If the thread that renews dies, every caller gets an error: none waits forever."""
 
 from __future__ import annotations
 

@@ -374,7 +374,7 @@ def test_a_folder_that_gives_no_spec_is_refused(tmp_path: Path, files: dict[str,
     ],
 )
 def test_the_true_reason_is_said(tmp_path: Path, file: str, content: str | bytes, reason: str) -> None:
-    """Whoever has the file learns what is wrong with it, not what did not come of it."""
+    """The error says what is wrong with the file, not what did not come of it."""
     source = folder(tmp_path, "a", **{file.replace(".", "__"): content})
 
     with pytest.raises(ConfigError, match=reason):

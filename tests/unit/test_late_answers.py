@@ -97,7 +97,7 @@ def answered_late(client: LockClient, monkeypatch: pytest.MonkeyPatch, late: flo
 async def test_an_acquisition_whose_renewal_came_too_late_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lease that ran out while it was renewed is not returned: the lock is acquired anew (rule 7)."""
+    """A lease that ran out while it was renewed is not returned: the lock is acquired again (rule 7)."""
     client = world.client()
     replace_if_match = faulty(client).put_if_match
 
@@ -139,7 +139,7 @@ async def test_a_lease_with_little_time_left_is_renewed_before_it_is_returned(
 async def test_an_answer_past_the_deadline_is_followed_by_a_new_attempt_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The new attempt replaces the client's own record without a wait, under a new token; no loss is told."""
+    """The new attempt replaces the client's own record without a wait, under a new token, without a loss."""
     client = world.client()
     answered_late(client, monkeypatch, 20.0)
 

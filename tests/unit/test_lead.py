@@ -35,7 +35,7 @@ async def test_lead_returns_what_the_work_returns(world: World) -> None:
 
 @in_virtual_time
 async def test_lead_runs_again_after_a_loss(world: World) -> None:
-    """After a loss the lock is acquired anew, and the work called with the new lease."""
+    """After a loss the lock is acquired again, and the work called with the new lease."""
     tokens: list[int] = []
     async with world.client() as client:
 

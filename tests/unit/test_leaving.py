@@ -1,4 +1,4 @@
-"""Whoever leaves waits two seconds at most for the store's word; the rest goes on behind them (rule 24)."""
+"""Leaving a body waits two seconds at most for the store's word; the rest goes on behind them (rule 24)."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ async def test_on_lost_comes_at_once_where_the_loop_is_blocked() -> None:
 
 
 async def test_on_lost_is_not_called_for_a_release() -> None:
-    """A release is no loss."""
+    """A release is not a loss."""
     called: list[LeaseLostError] = []
     async with asynclock.connect("memory://") as client:
         lease = await client.lock("orders").acquire()

@@ -26,7 +26,7 @@ EVEN = LEASES / INTERVAL
 
 
 async def acquire(client: LockClient, count: int) -> list[Lease]:
-    """Acquire so many locks at the same time."""
+    """Acquire that many locks at the same time."""
     return await asyncio.gather(*(client.lock(f"many/{number}").acquire() for number in range(count)))
 
 
@@ -85,7 +85,7 @@ async def test_no_renewal_of_a_crowd_is_later_than_the_interval(world: World) ->
 
 @in_virtual_time
 async def test_a_few_leases_are_not_renewed_early(world: World) -> None:
-    """So many writes at once are no crowd, and cost no renewal more."""
+    """That many writes at once are no crowd, and cost no renewal more."""
     async with world.client(MANY) as client:
         _leases = await acquire(client, CROWD)
         began = world.loop.time()

@@ -201,7 +201,7 @@ async def test_a_scan_reads_as_it_goes() -> None:
 
 
 def test_a_blocking_scan_reads_as_it_goes() -> None:
-    """A generator that is dropped in the middle, by whoever, blocks nobody."""
+    """A generator that is dropped in the middle blocks nobody."""
     with sync.connect("memory://scanned") as client:
         for number in range(MANY):
             client.lock(f"order/{number:03}").acquire().release()

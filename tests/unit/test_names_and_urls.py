@@ -1,4 +1,4 @@
-"""Bad input is told at once, with the offending name and the remedy, and nothing is created."""
+"""Bad input is refused at once, with the offending name and the remedy, and nothing is created."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ async def test_a_store_that_fails_every_other_time_is_no_flood(world: World, sai
 
 @in_virtual_time
 async def test_calls_with_a_short_timeout_do_not_begin_again(world: World, said: Said) -> None:
-    """Whoever calls acquire(timeout=1) again and again is not warned each time."""
+    """A caller of acquire(timeout=1) again and again is not warned each time."""
     async with world.client() as client:
         faulty(client).inject(Fault.UNAVAILABLE, times=ALWAYS)
         for _ in range(20):
@@ -239,7 +239,7 @@ async def test_a_listing_without_an_answer_is_said(
 
 @in_virtual_time
 async def test_a_client_that_is_still_opened_does_not_blame_the_store(world: World, said: Said) -> None:
-    """To import an SDK takes long on a busy machine, and nothing is sent before; but not for ever."""
+    """To import an SDK takes long on a busy machine, and nothing is sent before; but not forever."""
     async with world.client(asynclock.LeaseSettings(validity=300.0)) as client:
         slow(client, 40.0)
         client.backend.opening = True  # type: ignore[attr-defined]  as of a backend in the cloud
@@ -369,7 +369,7 @@ async def test_a_wait_for_another_holder_is_one_line(world: World, said: Said) -
 
 @in_virtual_time
 async def test_a_wait_for_another_of_the_same_client_is_said_too(world: World, said: Said) -> None:
-    """A coroutine that never gives the lock back is found so. No store was asked, so no event is told."""
+    """A coroutine that never gives the lock back is found so. No store was asked, so there is no event."""
     async with world.client(holder="us") as client:
         lock = client.lock("orders")
         first = await lock.acquire()
@@ -387,7 +387,7 @@ async def test_a_wait_for_another_of_the_same_client_is_said_too(world: World, s
 
 @in_virtual_time
 async def test_one_try_waits_for_nothing(world: World, said: Said) -> None:
-    """Its caller is told that others hold the lock."""
+    """Its caller learns that others hold the lock."""
     world.put(our_record(valid_until=world.now + 1000, lease_ms=1_000_000))
     async with world.client() as client:
         assert await client.lock("orders").try_acquire() is None
@@ -469,7 +469,7 @@ async def test_that_others_lead_is_no_fault(world: World, said: Said) -> None:
 
 @in_virtual_time
 async def test_the_end_of_the_client_is_no_fault_of_its_leaders(world: World, said: Said) -> None:
-    """Who leads is told by the loss alone; who waits to lead is no warning."""
+    """A leader learns of the end by the loss alone; a candidate who waits to lead gets no warning."""
 
     async def work(_: Lease) -> None:
         await asyncio.sleep(1000.0)

@@ -1,4 +1,4 @@
-"""``async with lock``, and ``hold()`` inside of ``hold()`` or without ``async with``."""
+"""``async with lock``, and ``hold()`` in ``hold()`` or without ``async with``."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ async def test_many_machines_run_it_once_a_period(world: World) -> None:
 
 @in_virtual_time
 async def test_a_skip_is_one_request(world: World) -> None:
-    """A period that is done is told by its mark alone."""
+    """The mark alone says that a period is done."""
     async with world.client() as client:
         call = Job(world).by(client)
         await into_period(world)
@@ -171,7 +171,7 @@ def test_at_the_end_of_a_period_clocks_agree(nodes: tuple[float, ...], walls: tu
 
 @in_virtual_time
 async def test_an_older_run_marks_nothing_over_a_newer_one(world: World) -> None:
-    """A run whose lock was broken is told so, and its mark is refused."""
+    """A run whose lock was broken gets an error, and its mark is refused."""
     async with world.client() as one, world.client() as other:
         slow, quick = Job(world, lasts=1.0), Job(world, lasts=0.1)
         await into_period(world, 5.0)
@@ -202,7 +202,7 @@ async def test_a_mark_without_an_answer_is_read_back(world: World, fault: Fault)
 
 @in_virtual_time
 async def test_another_period_length_counts_from_what_was_done(world: World) -> None:
-    """Neither a shorter nor a longer period stops the job for ever."""
+    """Neither a shorter nor a longer period stops the job forever."""
     async with world.client() as client:
         job = Job(world)
         await into_period(world)

@@ -223,7 +223,7 @@ class _Shifted(SystemClock):
 
 @pytest.mark.parametrize("ends", ["its look", "its release"])
 def test_a_handler_may_look_at_the_lease_that_is_being_lost(ends: str) -> None:
-    """Its own look, another thread's and the host's wait for nobody, and the loss is told once."""
+    """Its own look, another thread's and the host's wait for nobody, and the loss is reported once."""
     numbers = iter(range(100_000))
     told: list[LeaseLostError] = []
     lease: sync.Lease

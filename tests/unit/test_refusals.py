@@ -158,7 +158,7 @@ async def test_a_held_lease_lasts_to_its_deadline_and_says_why_it_is_lost(world:
 
 @in_virtual_time
 async def test_a_store_that_takes_renewals_again_keeps_the_lease(world: World) -> None:
-    """After one renewal that landed the count begins anew."""
+    """After one renewal that landed the count begins again."""
     async with world.client() as client:
         lease = await client.lock("orders").acquire()
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""A loss that only the release finds is told as a loss (rule 6)."""
+"""A loss that only the release finds is reported as a loss (rule 6)."""
 
 from __future__ import annotations
 

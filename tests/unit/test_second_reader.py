@@ -225,7 +225,7 @@ def test_differences_say_what_is_missing_surplus_twice_and_other(expected: Expec
 
 
 def test_key_in_two_partitions_is_one_difference(tmp_path: Path) -> None:
-    """It is told without a partition, also if the sources have it in both."""
+    """It is reported without a partition, also if the sources have it in both."""
     made = Expected(tmp_path, [[("a__ts", "int")]], key_columns=1)
     rows = [(("k", "p"), 0, (0,)), (("k", "q"), 0, (0,)), (("l", "p"), 0, (0,))]
     made.add(0, rows)
@@ -259,11 +259,11 @@ def test_cells_are_the_same_only_with_sign_and_type() -> None:
 def test_what_a_lost_delete_may_have_removed_is_unknown_until_a_newer_event(tmp_path: Path) -> None:
     """A row or cell from before it is not compared; one from after it is, and so is a newer event."""
     made = Expected(tmp_path, [[("a__ts", "int")]], ranks=[[0]])
-    made.add(0, [(("gone",), 5, (5,)), (("anew",), 5, (5,)), (("newer",), 5, (5,)), (("kept",), 5, (5,))])
+    made.add(0, [(("gone",), 5, (5,)), (("again",), 5, (5,)), (("newer",), 5, (5,)), (("kept",), 5, (5,))])
     made.doubt()
-    made.add(0, [(("anew",), 3, (3,)), (("newer",), 6, (6,)), (("later",), 1, (1,))])
+    made.add(0, [(("again",), 3, (3,)), (("newer",), 6, (6,)), (("later",), 1, (1,))])
 
-    made.compare([(("anew",), [(3,)]), (("kept",), [(5,)])])
+    made.compare([(("again",), [(3,)]), (("kept",), [(5,)])])
 
     assert [(key, found) for key, _, _, found in made.differences()] == [
         (("later",), None),

@@ -1,4 +1,4 @@
-"""A semaphore: at most so many leases, each on a slot of its own (rule 31)."""
+"""A semaphore: at most N leases, each on a slot of its own (rule 31)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_two_sizes_are_refused(world: World) -> None:
 
 @in_virtual_time
 async def test_what_is_no_number_in_the_store_is_refused(world: World) -> None:
-    """Whoever wrote it."""
+    """Of any writer."""
     async with world.client() as client:
         for at, body in enumerate((b"{}", b'{"slots":65}', b'{"slots":0}', b"x" * 100_000)):
             world.put(body, f"s{at}/slots")

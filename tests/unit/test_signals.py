@@ -308,7 +308,7 @@ def test_an_attempt_that_was_given_up_is_not_adopted_again(world: World, after: 
 @pytest.mark.parametrize("profile", [replace(STEADY, resolution=1.0)], ids=["whole seconds"])
 @in_virtual_time
 async def test_an_acquisition_goes_on_after_a_signal_under_a_new_token(world: World) -> None:
-    """An acquisition that waited for its token to settle starts anew, with a higher token."""
+    """An acquisition that waited for its token to settle starts again, with a higher token."""
     async with world.client() as client:
         world.put(hudi_record(world.now - 60.0, expired=True))
         acquiring = asyncio.create_task(client.lock("orders").acquire(timeout=60))

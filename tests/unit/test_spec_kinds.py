@@ -161,7 +161,7 @@ BAD: dict[str, tuple[Changes, int, str, str]] = {
         "table.concurrency",
         "commits that overlap have no order",
     ),
-    "nbcc with services inside of the writes": (
+    "nbcc with services in the writes": (
         [NBCC, ("[services]\n", '[services]\nmode = "inline"\n')],
         15,
         "services.mode",

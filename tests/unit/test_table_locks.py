@@ -70,7 +70,7 @@ def test_a_table_of_another_id_at_the_same_path_is_refused(write_spec: Callable[
 
 
 def test_a_moved_table_is_accepted_and_a_copy_is_not(write_spec: Callable[[str], Path]) -> None:
-    """A copy is told by the table that is still where the locks know it."""
+    """A copy is known by the table that is still where the locks know it."""
     before = load_spec(write_spec(LOCKS))
     commit = claim(before)
     moved = load_spec(write_spec(LOCKS.replace('"fleet"', '"trains"')))

@@ -110,7 +110,7 @@ async def test_a_dead_hudi_holder_is_replaced_on_a_store_without_last_modified(w
 async def test_what_a_client_forgets_makes_no_takeover_earlier(
     world: World, monkeypatch: pytest.MonkeyPatch, *, forgotten: bool
 ) -> None:
-    """Other names in between end no observation; one that is forgotten all the same begins anew."""
+    """Other names in between end no observation; one that is forgotten all the same begins again."""
     monkeypatch.setattr("asynclock._core.engine.KEPT", 4)
     async with world.client(wall_error=3600.0) as client:
         world.put(our_record(valid_until=world.now - 100))

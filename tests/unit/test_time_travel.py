@@ -22,7 +22,7 @@ LENGTH = 30
 
 
 def at(moment: int) -> str:
-    """An instant time, so many milliseconds after the start."""
+    """An instant time, that many milliseconds after the start."""
     return str(START + moment)
 
 
@@ -39,7 +39,7 @@ def shown(writes: list[Instant], plans: list[str], time: str) -> set[str] | None
 
 
 def test_hudi_shows_what_was_complete_or_cannot() -> None:
-    """Hudi shows just the commits of then as of the bound; without a compaction, if any time does that."""
+    """As of the bound, Hudi shows just the commits of that time; without a compaction, if possible."""
     rng = random.Random(16)
     bounds = 0
     for _ in range(2000):

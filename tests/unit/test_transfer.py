@@ -46,7 +46,7 @@ async def test_a_lock_passes_from_one_process_to_another(world: World) -> None:
 
 @in_virtual_time
 async def test_a_ticket_works_once(world: World) -> None:
-    """The second user is told so, also while the first still holds the lock, and after it released it."""
+    """The second user gets an error, also while the first still holds the lock, and after it released it."""
     async with world.client() as giver, world.client(holder="the first") as receiver:
         ticket = await (await giver.lock("orders").acquire()).transfer()
         writes = len(world.writes())
@@ -62,7 +62,7 @@ async def test_a_ticket_works_once(world: World) -> None:
 
 @in_virtual_time
 async def test_of_two_that_use_a_ticket_at_once_one_gets_the_lock(world: World) -> None:
-    """The other is told that it is spent."""
+    """The other learns that it is spent."""
     async with world.client() as giver, world.client() as one, world.client() as two:
         ticket = await (await giver.lock("orders").acquire()).transfer()
         tries = [each.lock("orders").acquire(ticket=ticket) for each in (one, two, one)]
@@ -155,7 +155,7 @@ async def test_a_lost_answer_is_settled(world: World, fault: Fault) -> None:
 
 @in_virtual_time
 async def test_without_the_stores_word_there_is_no_ticket(world: World) -> None:
-    """The giver is told so; the lock is freed once the store answers again, though the offer had landed."""
+    """The giver gets an error; the lock is freed once the store answers again, though the offer landed."""
     async with world.client() as giver:
         lease = await giver.lock("orders").acquire()
         faulty(giver).inject(Fault.REPLY_LOST, operation="put_if_match", times=ALWAYS)

@@ -29,9 +29,9 @@ class Weather:
         late: It arrives ``late_by`` later than the client may wait for.
         twice: It arrives twice, and the second answer is delivered.
         busy: 429, 503 or 409: nothing is done.
-        wrong_date: The answer bears a Date that is far off.
-        undated: The answer bears no Date.
-        unmodified: The answer bears no ``last_modified``.
+        wrong_date: The answer has a Date that is far off.
+        undated: The answer has no Date.
+        unmodified: The answer has no ``last_modified``.
     """
 
     trip: float = 0.01

@@ -50,7 +50,7 @@ def survived_signal(after: float, renewal: str = "thread") -> Outcome:
 
 
 def closed_loop(how: str) -> Outcome:
-    """5: the user's loop is closed while a task is inside of ``hold()``, or the like."""
+    """5: the user's loop is closed while a task is in ``hold()``, or the like."""
     scene = Scene()
     process = scene.process("thread")
 
@@ -102,12 +102,12 @@ def dropped_lease(renewal: str) -> Outcome:
 
     scene.play(60, (one, forgets()), (two, wants()))
     if not any("has it" in line for line in scene.world.trace):
-        scene.judge.blame("dropped", "a forgotten lease is kept for ever")
+        scene.judge.blame("dropped", "a forgotten lease is kept forever")
     return scene.run()
 
 
 def first_answer_without_date(error: float) -> Outcome:
-    """6: the first answer bears no usable Date and the wall clock is wrong; then a Hudi writer comes."""
+    """6: the first answer has no usable Date and the wall clock is wrong; then a Hudi writer comes."""
     scene = Scene(validity=10.0, skew=1.0, resolution=1.0)
     one, two = scene.process(wall_error=error), scene.process()
     scene.bucket.weather.undated = 0.999999
@@ -164,7 +164,7 @@ def one_lease_two_clients() -> Outcome:
 
 
 def dead_hudi_without_last_modified() -> Outcome:
-    """10: a dead Hudi writer on a store whose answers bear Dates but no ``last_modified``."""
+    """10: a dead Hudi writer on a store whose answers have Dates but no ``last_modified``."""
     scene = Scene(validity=10.0, skew=1.0, resolution=1.0)
     scene.bucket.weather.unmodified = 1.0
     scene.hudi(expired=False)

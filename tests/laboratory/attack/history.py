@@ -203,7 +203,7 @@ class History:
         for name in self.plan.locks:
             if name not in taken:
                 head = self.judge.head(f"{name}.json") or {}
-                self.judge.blame("held for ever", f"{name} was not free in time: {head}")
+                self.judge.blame("held forever", f"{name} was not free in time: {head}")
         for process in self.processes:
             for _, line in process.clients:
                 for trespass in line.trespasses:
@@ -213,7 +213,7 @@ class History:
     def _nobody_renews(self) -> None:
         """A process whose users are gone renews nothing: those with a closed loop still live."""
         gc.collect()
-        # An acquisition holds and renews until its token has settled, whoever waits for it (rule 11).
+        # An acquisition holds and renews until its token has settled, also if nobody waits for it (rule 11).
         slack = self.plan.skew + self.plan.resolution + 20 * self.plan.weather.trip
         settled = max((token + slack for token in self.judge.settling.values()), default=0.0)
         self.world.run(max(self.world.now + 0.1 * max(self.plan.validities), settled))
@@ -222,7 +222,7 @@ class History:
         for name, thing in before.items():
             head = self.judge.head(f"{name}.json") or {}
             if thing is not self.bucket.things.get(f"{name}.json") and not head.get("expired"):
-                self.judge.blame("held for ever", f"{name} is renewed for nobody: {head}")
+                self.judge.blame("held forever", f"{name} is renewed for nobody: {head}")
                 for process in self.processes:
                     process.kill()
 

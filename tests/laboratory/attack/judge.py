@@ -96,7 +96,7 @@ class Judge:
         self.world.tell(who, f"HAS {key} owner={lease.owner[:8]} token={token} held={lease.held}")
         if token is not None:
             highest = self._highest.get(key)
-            # One that was broken before its holder had the answer may be told after its successor: its
+            # One that was broken before its holder had the answer may be reported after its successor: its
             # token rises over those that were told before the break.
             rises_over = self._broken.get(lease.owner, highest)
             if rises_over is not None and token <= rises_over[0]:
@@ -110,7 +110,7 @@ class Judge:
         return claim
 
     def landed(self, key: str, thing: Thing) -> None:
-        """Look at whoever believes after a write of ``key``."""
+        """Look at those who believe after a write of ``key``."""
         self.look(key)
         if key.endswith(".json"):
             self._still_readable(key, thing)
@@ -150,7 +150,7 @@ class Judge:
             self._look_around()
 
     def _look_around(self) -> None:
-        """Look at whoever believes in a semaphore or a reader-writer lock, whatever the part."""
+        """Look at those who believe in a semaphore or a reader-writer lock, whatever the part."""
         held = [each for each in self.claims if each.held and not each.who.startswith("stranger")]
         names = ", ".join(f"{each.who} in {each.key}" for each in held)
         if self.most and len(held) > self.most:
@@ -175,7 +175,7 @@ class Judge:
         return found if isinstance(found, dict) else {}
 
     def excuse(self, key: str) -> None:
-        """The lock is broken by force: whoever holds it may believe until its next renewal."""
+        """The lock is broken by force: its holder may believe until its next renewal."""
         # Also where its holder has yet to learn that it has the lock: a break keeps the owner.
         owner = str((self.head(key) or {}).get("owner"))
         self._broken.setdefault(owner, self._highest.get(key))
@@ -240,7 +240,7 @@ class Judge:
             self.blame("torn", f"{who} holds some of what it held together: {held}")
 
     def left(self, who: str, claims: list[Claim]) -> None:
-        """Take in that whoever held those has left its body."""
+        """Take in that the holder of those has left its body."""
         for claim in claims:
             if claim.held:
                 self.blame("believer", f"{who} believes in {claim.key} after it has left its body")
@@ -272,7 +272,7 @@ class Judge:
     # Turns.
 
     def overdue(self, patience: float) -> None:
-        """Look for whoever has been waiting for a turn for longer than ``patience``."""
+        """Look for anyone who has been waiting for a turn for longer than ``patience``."""
         for who, since in list(self.waiting.items()):
             if self.world.now - since > patience:
                 self.blame("starved", f"{who} has waited {self.world.now - since:.1f} s for a turn")

@@ -200,7 +200,7 @@ def test_one_holder_too_many_is_found() -> None:
 
 
 def test_a_belief_that_does_not_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease that believes for ever is seen beside its successor."""
+    """A lease that believes forever is seen next to its successor."""
     monkeypatch.setattr(Lease, "held", property(lambda _: True))
 
     assert "believer" in found()
@@ -247,7 +247,7 @@ def test_a_lock_that_is_never_freed_is_found() -> None:
         began = history.bucket.node_time()
         history.bucket.node_time = lambda: began  # type: ignore[method-assign]
 
-    assert "held for ever" in found(stop_the_clock)
+    assert "held forever" in found(stop_the_clock)
 
 
 def test_a_record_that_nobody_can_read_is_found() -> None:

@@ -221,7 +221,7 @@ class User:
         """A function of ``once``, which fails at times."""
         wait, began, who = self._rng.random() < 0.5, self._process.world.now, self._line.who
         if self._process.bucket.weather.undated >= 1:
-            return  # machines without a store's time go by their own clocks, some of which are wrong
+            return  # machines without a store's time use their own clocks, some of which are wrong
 
         @self._client.once(lock.name, every=self._process.history.every, wait=wait)
         async def run() -> int | None:

@@ -143,7 +143,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.machine = machine
         self.name = name
         self.dead = False
-        """Its process was killed: nothing runs any more, and nobody is told."""
+        """Its process was killed: nothing runs any more, and nobody learns of it."""
         self.stopped_until = -math.inf
         """Up to this true time its process is stopped (SIGSTOP)."""
         self.complaints: list[str] = []

@@ -252,7 +252,7 @@ def bad_cells(kind: str) -> list[Cell]:
 
 @cache
 def cells(kind: str, *, lines: bool = True) -> st.SearchStrategy[Cell]:
-    """Values of a type that a row may have; null is added by whoever may have it."""
+    """Values of a type that a row may have; a column that may have null adds it."""
     if kind in DECIMALS:
         return _decimal(*DECIMALS[kind])
     if kind in INTEGERS:

@@ -82,7 +82,7 @@ class Rows:
         cells = dict(zip((name for name, _ in self._table.key), key, strict=True))
         seed = zlib.crc32(json.dumps([cell.text for cell in key]).encode())
         for place, name in enumerate(self._table.partitions):
-            # The same of each key, whoever writes it; every text in every place, but not with every other:
+            # The same of each key in all streams; every text in every place, but not with every other:
             # a folder for nearly each key takes Hudi most of the time.
             cells[name] = text_cell(PARTITIONS[(seed + 7 * place) % len(PARTITIONS)])
         ordering = self._stream.ordering[0]

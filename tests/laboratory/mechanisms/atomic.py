@@ -3,7 +3,7 @@
 The writers and the services run in processes of their own. Each kill has an aim: a write, the commit lock,
 the time between a commit and its checkpoint, a compaction, a cleaning, or no matter what. The driver is
 stopped first and looked at, so that it is known where it was, and then killed; another takes its place.
-Meanwhile a reader polls snapshots, each of which must be the table after so many whole files of each stream,
+Meanwhile a reader polls snapshots, each of which must be the table after some whole files of each stream,
 and after no fewer than the one before.
 """
 
@@ -262,7 +262,7 @@ class Play:
         return False
 
     def _deliver(self, files: int) -> None:
-        """Deliver up to so many files of each stream, but no more than its driver can soon write."""
+        """Deliver up to that many files of each stream, but no more than its driver can soon write."""
         for stream in STREAMS:
             delivered = self._feed.delivered[stream]
             waiting = delivered - 1 - self._newest(stream, "commits")

@@ -42,7 +42,7 @@ def main(conf: str = "{}") -> None:
 
 
 def set_clock_wrong(seconds: float) -> None:
-    """Make the wall clock, as the leases of this process see it, so many seconds fast."""
+    """Make the wall clock, as the leases of this process see it, that many seconds fast."""
     SystemClock.wall = staticmethod(lambda: time.time() + seconds)  # type: ignore[method-assign]
 
 

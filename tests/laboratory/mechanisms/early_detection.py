@@ -110,7 +110,7 @@ def _race(stage: Stage, mode: str, events: pd.DataFrame, *, files: int, rounds: 
         writes = [Background(partial(splices[driver].write, rows[driver], driver)) for driver in DRIVERS]
         for write in writes:
             write.result(within=stage.deadline)
-    must(is_newest(spec, stage.spark, events), "each event is committed, whoever lost")
+    must(is_newest(spec, stage.spark, events), "each event is committed, also those of the writer that lost")
     wasted = sum((splice.wasted for splice in splices.values()), Wasted())
     # A write that failed stays pending until the services roll it back.
     left = [path for instant in pending(spec, stage.spark) for path in data_files(spec, instant)]

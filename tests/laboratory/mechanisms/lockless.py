@@ -45,7 +45,7 @@ def show(stage: Stage) -> Shown:
 
 
 def _write_slowly(stage: Stage, feed: Feed) -> bool:
-    """Write the second file of the registry, whose rows wait inside of Spark's tasks for the gate."""
+    """Write the second file of the registry, whose rows wait in Spark's tasks for the gate."""
     file = feed.held_back("registry")
     stream = feed.spec.stream("registry")
     types = ", ".join(f"`{column.name}` {column.type}" for column in stream.columns)

@@ -93,7 +93,7 @@ def refusal(folder: Path, settings: str, *, kind: str = "plain") -> str:
 
 
 def deliver(spec: Spec, driver: str, events: pd.DataFrame, *, files: int) -> None:
-    """Deliver the events to a driver's stream in their order, as so many files."""
+    """Deliver the events to a driver's stream in their order, as that many files."""
     size = -(-len(events) // files)
     for number in range(files):
         part = events.iloc[number * size : (number + 1) * size]

@@ -1,4 +1,4 @@
-"""Compaction, cleaning, archiving, savepoints, clustering: inside of the writes, and by elected leaders."""
+"""Compaction, cleaning, archiving, savepoints, clustering: in the writes, and by elected leaders."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _elected(stage: Stage, feed: Feed, files: int) -> list[dict[str, object]]:
 
 
 def _write_and_serve(stage: Stage, feed: Feed, files: int) -> list[str]:
-    """Write so many files of each stream; then two services do what is due. Return the compactions."""
+    """Write that many files of each stream; then two services do what is due. Return the compactions."""
     for stream in STREAMS:
         feed.deliver(stream, files)
     run(feed.spec, once=True, spark=stage.spark)

@@ -86,7 +86,7 @@ class Play:
             (folder / f"v{version}.toml").write_text(spec(version, adds_up=True) + SPEC)
 
     def play(self, kills: int) -> None:
-        """Run the drivers, and do to them what the module says, with so many kills."""
+        """Run the drivers, and do to them what the module says, with that many kills."""
         with contextlib.ExitStack() as ended:
             ended.callback(self._abandon)
             self._deliver()

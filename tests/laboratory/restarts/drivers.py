@@ -131,7 +131,7 @@ def call(folder: Path, verb: str, *arguments: str) -> str:
 
 
 def until(folder: Path, before: int, seconds: float) -> None:
-    """Return when the table has other instants than ``before``, at the latest after so many seconds."""
+    """Return when the table has other instants than ``before``, at the latest after that many seconds."""
     deadline = time.monotonic() + seconds
     while instants(folder) == before and time.monotonic() < deadline:
         time.sleep(0.05)

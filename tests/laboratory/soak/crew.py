@@ -97,7 +97,7 @@ class Crew:
         self._roles: dict[str, Role] = {}
 
     def prepare(self, drivers: int) -> None:
-        """Have so many sessions wait."""
+        """Have that many sessions wait."""
         while len(self._warm) < drivers:
             name = f"driver-{next(self._numbers)}"
             scratch = self._folder / f"{name}.tmp"

@@ -18,7 +18,7 @@ class Journal:
     """Writes ``chaos.jsonl`` and ``watch.jsonl``, one object a line, with the time of each in UTC.
 
     Args:
-        folder: Where; it is made anew, and the drivers record their runs there, too.
+        folder: Where; it is emptied first, and the drivers record their runs there, too.
 
     Attributes:
         folder: As given.

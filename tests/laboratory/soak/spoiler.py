@@ -1,4 +1,4 @@
-"""``python -m tests.laboratory.soak.spoiler LOG ENDPOINT SEED``: a proxy that spoils what it is told to.
+"""``python -m tests.laboratory.soak.spoiler LOG ENDPOINT SEED``: a proxy that spoils what its input names.
 
 It is a process of its own, because a connection of a driver is two sockets of the proxy.
 """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SHARED_NUMBERS: Final = 1000
 """Orders from this number on belong to the deletes and to SQL, and not to the states of the streams."""
-# A consumer that is further behind than the cleaning retains would have to start anew.
+# A consumer that is further behind than the cleaning retains would have to start again.
 SERVICES: Final = {
     "retain_commits = 4": "retain_commits = 25",
     "keep_min_commits = 8, keep_max_commits = 12": "keep_min_commits = 27, keep_max_commits = 30",
@@ -210,7 +210,7 @@ class Orders(Table):
             return {name: states.files + 1 for name, states in self.states.items()}
 
     def is_committed(self, files: Mapping[str, int]) -> bool:
-        """Whether each stream has committed so many files."""
+        """Whether each stream has committed that many files."""
         return all(self.committed(stream) >= number for stream, number in files.items())
 
     def erased(self, key: Key) -> None:

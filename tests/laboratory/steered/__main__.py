@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 outcome = each.result()
             except BaseException:
-                pool.shutdown(cancel_futures=True)  # else all of it is run before the error is told
+                pool.shutdown(cancel_futures=True)  # else all of it runs before the error is raised
                 raise
             steps, differs, left = steps + outcome.steps, differs + len(outcome.differs), left + outcome.left
             for line in outcome.differs:

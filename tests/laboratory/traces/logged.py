@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 TOLERANCE: Final = 0.1
-"""Seconds: a process may be interrupted between the readings of two clocks that an event is told by."""
+"""Seconds: a process may be interrupted between the readings of two clocks for one event."""
 
 Entry = dict[str, Any]
 """An event of a log, by the names of its fields."""
