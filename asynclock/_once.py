@@ -105,8 +105,8 @@ class Periods:
         """Return the error of a store whose time is not learned; nothing was run or written."""
         detail = (
             f"none of {_LOOKS} answers tells the time, and so the period: none had a Date that this "
-            "machine's clock, or three others, agree with; check the clocks of both, and what may strip the "
-            "Date header off"
+            "machine's clock or three earlier answers confirm; check the clocks of this machine and of the "
+            "store, and any proxy that may remove the Date header"
         )
         return BackendUnavailableError(backend="store", operation="get", key=self._mark.key, detail=detail)
 

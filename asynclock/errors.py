@@ -217,7 +217,7 @@ class LeaseLostError(AsyncLockError):
 
 
 class LeaseExpiredError(LeaseLostError):
-    """The deadline passed on this machine before a renewal was confirmed."""
+    """The deadline passed on this machine before a renewal was confirmed, or ``at_most`` was reached."""
 
     code: ClassVar[str | None] = Code.LEASE_EXPIRED
 
@@ -288,8 +288,8 @@ class TicketSpentError(AsyncLockError):
     def __init__(self, *, key: str, holder: str | None = None) -> None:
         now = f"{printable(holder)} holds it" if holder else "nobody holds it"
         super().__init__(
-            f"the ticket of lock {_name(key)!r} is spent, and {now} now; nothing was written; what was to be "
-            "done under it may have been done by another",
+            f"the ticket of lock {_name(key)!r} is spent, and {now} now; nothing was written; another "
+            "process may have done its work already",
             key=key,
             holder=holder,
         )
@@ -428,7 +428,7 @@ class AccessDeniedError(BackendError):
 
 
 class UnsupportedBackendError(BackendError):
-    """The store or bucket cannot hold a lock, in its state or at this address, and waiting does not help.
+    """The store cannot be used for locks as it is configured, or at this address; waiting does not help.
 
     It ignores conditions, refuses to write over what it shows, sends no Dates, retains objects, is in
     another region or does not exist. To test it, run ``asynclock doctor URL``.

@@ -3,8 +3,8 @@
 Guarantee: at most one lease on a lock is believed at any instant (``lease.held``), even if
 writes are lost, late or repeated and processes pause or die, provided that the nodes
 of the store agree within ``max_clock_skew``, that clocks drift by less than
-``safety_margin / validity``, and that this machine's wall clock is not wrong by exactly the
-error of a wrong Date. ``break_lock`` is not covered.
+``safety_margin / validity``, and that this machine's wall clock is never wrong by the same amount
+as a wrong Date, which it would then confirm. ``break_lock`` is not covered.
 
 Not guaranteed: that a process which no longer believes has stopped *acting*. A write sent before
 the loss may arrive after it. ``fencing_token``, checked by the resource, closes that gap;

@@ -126,7 +126,7 @@ class InFlight:
             del task  # an error keeps this frame, which would keep the task
 
     def note(self, *, stands: bool) -> None:
-        """Note whether a write of the running acquisition may stand, and no held lock answers for it."""
+        """Note whether a write of the running acquisition may stand without a held lock that will free it."""
         self._acquisitions[current_task()] = stands
         self._progress.set()
 

@@ -422,8 +422,8 @@ _deaths: Final[dict[asyncio.AbstractEventLoop, ConfigError]] = {}
 class Host:
     """The loop thread of this process.
 
-    A signal handler may call while the thread that it interrupted is here. So no lock is taken but in short
-    threads, which no handler interrupts, and nobody waits for them.
+    A signal handler may call while the thread that it interrupted is here. So only short-lived threads take
+    mutexes: no handler interrupts them, and nobody waits for them.
     """
 
     on_death: Callable[[asyncio.AbstractEventLoop, str], object] | None = None

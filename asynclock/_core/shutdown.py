@@ -101,8 +101,8 @@ def install_signal_handlers() -> None:
     most ``min(2 s, validity / 5)``, and events report all this after them. Without these handlers,
     a signal that ends the process leaves its locks to expire. Leases of ``renewal="loop"`` clients
     are released on their loop, which must be running; the previous handler runs after that. A signal
-    that is ignored (``nohup``) stays ignored and releases nothing. So does one whose handler was set by
-    the program that this Python is embedded in, with a ``RuntimeWarning``: Python cannot call that handler.
+    that is ignored (``nohup``) stays ignored and releases nothing. If the program that embeds this Python has
+    set a handler, that one stays too, with a ``RuntimeWarning``: Python cannot call it.
 
     Raises:
         RuntimeError: Not called from the main thread.

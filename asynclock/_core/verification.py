@@ -103,7 +103,7 @@ async def verify(backend: Backend, send: Send, *, place: str, key: str, url: str
             "(verify=False leaves this test out)",
         ) from None
     except (AccessDeniedError, UnsupportedBackendError) as refused:
-        log.info("%s: not tried out before the first lock: %s", url, refused)
+        log.info("%s: could not test before the first lock whether conditions are kept: %s", url, refused)
     else:
         await _apart(_remember, place)
     finally:

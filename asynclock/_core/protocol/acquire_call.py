@@ -103,8 +103,8 @@ class AcquireCall:
     def no_date(self, owner: str) -> None:
         """Report the second round in a row without a usable Date, or the only one."""
         error = self._unavailable(
-            "no answer had a Date that this machine's clock, or three others, agree with; "
-            "check the clocks of both, and what may strip the Date header off"
+            "no answer had a Date that this machine's clock or three earlier answers confirm; check the "
+            "clocks of this machine and of the store, and any proxy that may remove the Date header"
         )
         if self.undated or self.once:
             self.failed(error, owner)
@@ -114,7 +114,7 @@ class AcquireCall:
 
     def too_late(self) -> None:
         """Note that the answers came too late."""
-        self.error = self._unavailable("its answers came so late that nothing was left of the lease")
+        self.error = self._unavailable("it answered so late that the lease would have expired by then")
 
     def acquired(self, held: HeldLock) -> None:
         """Report that the caller now has the lock."""

@@ -50,9 +50,9 @@ class End(Enum):
     DEADLINE = "lost", LeaseExpiredError, "if a renewal may stand", False
     """The first look at the lease after its deadline, on any thread."""
     AT_MOST = "lost", LeaseExpiredError, "once its body has left", False
-    """The first look after the end that no renewal moves (rule 27)."""
+    """The first look after the end that no renewal moves (rule 27). If a renewal may stand: freed at once."""
     TAKEN_OVER = "lost", LeaseTakenOverError, "never", False
-    """A renewal, a release or a receiver has found another's record. It makes a loss of a release."""
+    """A renewal, a release or a receiver has found another's record. An unfinished release becomes a loss."""
     FORK = None, LeaseLostError, "never", False
     """The process is a forked child; the lock is its parent's."""
 
@@ -171,7 +171,8 @@ class Belief:
     def count_cap_from(self, now: ClockReading) -> float | None:
         """Count the end that no renewal moves from ``now``; return the seconds until it, None without one.
 
-        Belief comes first: the write may land and its answer be lost, or a clock be set back.
+        Call it before the write is sent. Belief then ends no later than the record promises, even if the
+        answer is lost or a clock is set back.
         """
         if self._cap is None:
             return None
@@ -225,7 +226,7 @@ class Belief:
         return first is end
 
     def _abandon(self, loss: LeaseLostError) -> bool:
-        """Lose it without a word, and whatever another thread of the parent was about to do."""
+        """Lose it without an event or a callback, also if a thread of the parent was about to report one."""
         self._body.forget()  # they belong to the parent
         if held := self.phase is Phase.HELD:
             self.lost, self.phase = loss, Phase.LOST

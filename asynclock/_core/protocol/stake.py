@@ -34,7 +34,7 @@ class Stake:
         self._key = key
 
     def may_stand(self) -> Attempt | None:
-        """Return the last write, if it may stand and no held lock answers for it; else None."""
+        """Return the last write, if it may stand without a held lock that will free it; else None."""
         last = self.claim.last()
         return None if last is None or (self.given is None and self.claim.is_spent(last)) else last
 

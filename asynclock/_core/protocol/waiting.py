@@ -23,8 +23,9 @@ _AWAY_POLLS: Final = 2
 class Fairness:
     """Gives other clients their turns (rule 14). Times are of the loop.
 
-    The client that releases is the first to see it, so without this another one hardly gets a turn. A waiter
-    that polls more slowly than a run lasts looks more often while the lock changes hands.
+    The client that releases is the first to see it, so without this another one hardly gets a turn. A run is
+    the time in which one client acquires again and again. A waiter whose poll interval is longer than a run
+    looks more often while the lock changes hands.
     """
 
     def __init__(self, timing: Timing) -> None:
