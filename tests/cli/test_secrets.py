@@ -187,7 +187,7 @@ def test_a_file_that_holds_no_secret_is_refused(content: bytes, says: str, tmp_p
 
 
 def test_a_folder_is_no_secret(tmp_path: Path) -> None:
-    """The command names a file that it cannot read."""
+    """The command says why it cannot read a file."""
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         parse_options([f"sas_token=file:{tmp_path}"])
 

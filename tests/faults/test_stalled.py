@@ -84,7 +84,7 @@ async def _confirm(lease: asynclock.Lease) -> int:
 
 
 async def test_a_write_on_a_closed_connection_is_sent_by_nobody(cloud: Server, proxy: ProxyThread) -> None:
-    """The first write after a stall fails as unknown and not sent again behind our back; the next works."""
+    """The first write after a stall fails as unknown, nobody sends it again unasked, and the next works."""
     backend = open_backend(f"{cloud.url}/stalled", **cloud.through(proxy.tap.url))
     key = f"dead-{uuid.uuid4()}.json"
     version = (await backend.put_if_absent(key, b"first")).version

@@ -42,7 +42,7 @@ def states() -> States:
 
 
 def rests(*counts: int, work: int = 20, after: float = 150.0) -> list[Sample]:
-    """A process that is at rest every ten seconds, from a second on, with a number of descriptors."""
+    """A process that is at rest every ten seconds from ``after`` on, with these counts of descriptors."""
     begin = Sample(who="writer-7", seconds=0.0, counts={})
     at_rest = [
         Sample(who="writer-7", seconds=after + 10 * n, counts={"descriptors": count}, rest=n, work=work * n)

@@ -130,7 +130,7 @@ def test_a_new_table_is_in_utc(pipeline: Pipeline) -> None:
 def test_nothing_is_written_behind_the_newest_instant(
     pipeline: Pipeline, work: Callable[[Pipeline, Spec], object], suffix: str
 ) -> None:
-    """Whatever the instant is of and any writer: an earlier one is refused with what to do."""
+    """Of any kind and by any writer, an earlier instant is refused, with what to do."""
     spec = pipeline.spec()
     planted = plant(pipeline, 5 * HOUR, suffix=suffix)
     before = instants(pipeline)
@@ -495,7 +495,7 @@ answer(refused=[*found, said(feed)], rows=seen)
 
 
 def test_a_local_table_is_kept_in_the_zone_of_its_drivers(pipeline: Pipeline) -> None:
-    """A driver in that zone goes on with it; one in UTC is refused meanwhile, and reads the zone."""
+    """A driver in that zone goes on with it; one in UTC is refused, and its error names the zone."""
     spec = pipeline.spec()
     make_local(pipeline, spec)
     body = """

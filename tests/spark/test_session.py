@@ -54,6 +54,7 @@ def test_hadoops_settings_are_sent_without_the_names_of_their_files_and_those_of
         assert [each.getPropertySources(name) for name in names] == [None, None]
         assert [each.get(name) for name in names] == ["0", "1"]
         assert each.get(of_yarn) is None
+    assert jvm.org.apache.hadoop.conf.Configuration().get(of_yarn) == "0.0.0.0"  # noqa: S104  the default
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,8 @@ def test_hadoops_settings_are_sent_without_the_names_of_their_files_and_those_of
     [
         ("local[2]", {}, True),
         ("local[*]", {"spark.driver.memory": "1g"}, True),
+        ("local", {}, True),
+        ("local[2,3]", {}, True),
         ("local[2]", {"spark.jars": "hudi-aws.jar"}, False),
         ("local[2]", {"spark.jars.packages": "org.apache.hudi:hudi-aws-bundle:1.2.0"}, False),
         ("local-cluster[2,1,1024]", {}, False),
@@ -75,6 +78,7 @@ def test_one_jvm_without_further_jars_has_ours_on_its_class_path(
     bundle.touch()
     monkeypatch.setenv("ASYNCLOCK_HUDI_BUNDLE", str(bundle))
     monkeypatch.setenv("SPARK_DIST_CLASSPATH", "/users")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     settings = session_conf(master=master, conf=conf)
 
     with session_module._class_path(settings, master, conf):
@@ -83,6 +87,50 @@ def test_one_jvm_without_further_jars_has_ours_on_its_class_path(
     assert path == (f"/users:{bundle}:{MERGER_JAR}" if on_class_path else "/users")
     assert ("spark.jars" in settings) is not on_class_path
     assert os.environ["SPARK_DIST_CLASSPATH"] == "/users"
+
+
+@pytest.mark.parametrize("place", ["spark-defaults.conf", "spark-env.sh", "PYSPARK_SUBMIT_ARGS", "a colon"])
+def test_where_further_jars_may_come_from_ours_stay_in_spark_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Hudi would not find their classes from the class path, or the class path be another."""
+    folder = tmp_path / ("a:b" if place == "a colon" else "conf")
+    folder.mkdir()
+    (folder / "bundle.jar").touch()
+    monkeypatch.setenv("ASYNCLOCK_HUDI_BUNDLE", str(folder / "bundle.jar"))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
+    monkeypatch.delenv("SPARK_DIST_CLASSPATH", raising=False)
+    if place == "PYSPARK_SUBMIT_ARGS":
+        monkeypatch.setenv(place, "--packages a:b:1 pyspark-shell")
+    elif place.startswith("spark-"):
+        (folder / place).touch()
+    settings = session_conf(master="local[2]")
+
+    with session_module._class_path(settings, "local[2]", {}):
+        assert "SPARK_DIST_CLASSPATH" not in os.environ
+
+    assert "spark.jars" in settings
+
+
+def test_the_environment_is_as_before_after_a_failed_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that this one starts later have another class path."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("SPARK_DIST_CLASSPATH", raising=False)
+
+    found = []
+
+    def fail() -> None:
+        with session_module._class_path(session_conf(), "local", {}):
+            found.append(os.environ["SPARK_DIST_CLASSPATH"])
+            raise OSError("no Java")
+
+    with pytest.raises(OSError, match="no Java"):
+        fail()
+
+    assert len(found) == 1
+    assert "SPARK_DIST_CLASSPATH" not in os.environ
 
 
 def test_a_second_call_returns_the_running_session(spark: SparkSession) -> None:

@@ -217,6 +217,7 @@ def test_an_own_session_keeps_what_is_not_about_values(spark: SparkSession) -> N
     user = odd_session(spark)
     kept = {
         "spark.sql.shuffle.partitions": "3",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "7",
         "spark.sql.catalog.other": "x.Y",
         "fs.s3a.endpoint": "http://127.0.0.1:1",
         "hoodie.some.option": "1",
@@ -237,3 +238,23 @@ def test_an_own_session_keeps_what_is_not_about_values(spark: SparkSession) -> N
     again.conf.set("hoodie.some.option", "2")
     assert own.conf.get("hoodie.some.option") == "2"
     assert user.conf.get("hoodie.some.option") == "1"
+
+
+def test_an_own_session_looks_at_many_files_with_a_task_per_core(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's default is a task for each file, whose start takes longer than the look."""
+    for number in range(40):  # Spark starts a job from 33 files on
+        (tmp_path / f"{number}.txt").write_text("x\n")
+    own, group = own_session(spark.newSession()), str(tmp_path)
+
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", group)
+    try:
+        own.read.text([str(path) for path in tmp_path.iterdir()])
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+
+    status = spark.sparkContext.statusTracker()
+    (job,) = map(status.getJobInfo, status.getJobIdsForGroup(group))
+    assert job is not None
+    stages = map(status.getStageInfo, job.stageIds)
+    assert [stage.numTasks for stage in stages if stage] == [spark.sparkContext.defaultParallelism]

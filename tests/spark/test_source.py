@@ -408,7 +408,7 @@ def test_all_objects_of_a_line_are_records_or_none_is(read: Callable[..., Outcom
 
 
 def test_json_values_are_the_text_that_stands_in_the_file(read: Callable[..., Outcome]) -> None:
-    """No number goes through a double, and the text of a value is not written again."""
+    """No number goes through a double, and the text of a value stays as it is."""
     outcome = read(
         '{"k":1.10,"at":1,"x":1234567890123456789.0123456789,"note":{"a": 1.10, "b":["\\u00fc"]}}\n'
         '{"k":true,"at":1,"x":1.10,"note":12345678901234567890123}\n'

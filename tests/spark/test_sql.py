@@ -244,7 +244,7 @@ def test_a_value_that_does_not_fit_its_column_is_refused(
 
 
 def test_a_value_of_another_type_that_fits_is_written(spec: Spec, spark: SparkSession) -> None:
-    """Text of a number or a time is understood, and two clauses may have different values."""
+    """Text of a number or a time is understood, and no clause refuses what another one stores."""
     spark.sql("UPDATE fleet_stored SET a__x = '7', a__note = 8 WHERE k = 'N0'")
     spark.sql(
         "MERGE INTO fleet_stored t USING (SELECT 'N1' AS k) s ON t.k = s.k "

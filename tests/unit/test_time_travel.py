@@ -39,7 +39,7 @@ def shown(writes: list[Instant], plans: list[str], time: str) -> set[str] | None
 
 
 def test_hudi_shows_what_was_complete_or_cannot() -> None:
-    """As of the bound, Hudi shows just the commits of that time; without a compaction, if possible."""
+    """As of the bound, Hudi shows just the commits of that time; without plans every bound is found."""
     rng = random.Random(16)
     bounds = 0
     for _ in range(2000):

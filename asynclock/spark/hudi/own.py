@@ -19,12 +19,15 @@ def own_session(spark: SparkSession) -> SparkSession:
     settings of parallelism. For everything else it has Spark's defaults, and ``RUNTIME``: a type such as
     ``timestamp``, the case of names, arithmetic, calendars and null have one meaning in every session.
 
+    On a ``local`` master it looks at many files with one task per core, unless the user's session has a
+    number for this. Spark's default is a task for each file, whose start takes longer than the look.
+
     Args:
         spark: The user's session, which stays as it is.
     """
     jvm: Any = classes(spark)
     settings = dict(RUNTIME)
-    if spark.conf.get(_LISTING_TASKS, None) is None:
+    if spark.conf.get(_LISTING_TASKS, None) is None and spark.sparkContext.master.startswith("local"):
         settings[_LISTING_TASKS] = str(spark.sparkContext.defaultParallelism)
     session = jvm.io.asynclock.session.OwnSession.of(spark._jsparkSession, settings)  # noqa: SLF001
     own = SparkSession(spark.sparkContext, session)

@@ -18,6 +18,7 @@ import pwd
 import re
 import shutil
 import sys
+import threading
 import time
 import zoneinfo
 from pathlib import Path
@@ -96,6 +97,7 @@ _open_output: Callable[[], BinaryIO] | None = None
 # Spark's own jars come first: Hudi's bundle has other versions of a few of their classes.
 _CLASS_PATH: Final = "SPARK_DIST_CLASSPATH"
 _OWN_JARS: Final = 2
+_starting: Final = threading.Lock()
 # spark-submit sets it for the Python that it starts.
 SUBMIT_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
 
@@ -154,9 +156,10 @@ def start(
             # Spark would take any python3 of the PATH, which need not have this package.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = builder.master(master)
-        if SparkContext._jvm is None:  # noqa: SLF001  no public way
-            with _class_path(settings, master, conf or {}):
-                _start_jvm({**settings, "spark.master": master, "spark.app.name": app})
+        with _starting:
+            if SparkContext._jvm is None:  # noqa: SLF001  no public way
+                with _class_path(settings, master, conf or {}):
+                    _start_jvm({**settings, "spark.master": master, "spark.app.name": app})
     else:
         SparkContext._ensure_initialized()  # noqa: SLF001  connects to the JVM of spark-submit
         settings = _beside(dict(SparkConf().getAll()), conf or {})
@@ -173,7 +176,8 @@ def start(
     keep_names(spark)
     if running is None:
         # Hudi sends these settings with the closures of its jobs: a sixth of the work of a small batch.
-        jvm.io.asynclock.hudi.HadoopSettings.makeSmall(spark._jsc.hadoopConfiguration())  # noqa: SLF001
+        hadoops = spark._jsc.hadoopConfiguration()  # noqa: SLF001  no public way
+        jvm.io.asynclock.hudi.HadoopSettings.makeSmall(hadoops, spark.sparkContext.master == "yarn")
     # SQL reads need it. It is not a setting of Spark, so giving it at the start would only print a warning.
     spark.conf.set(hoodie.WRITE_RECORD_MERGE_CUSTOM_IMPLEMENTATION_CLASSES, MERGER_CLASS)
     return spark
@@ -184,11 +188,12 @@ def _class_path(settings: dict[str, str], master: str, conf: Mapping[str, str]) 
     """Put our jars on the class path of a JVM that the body starts, and take them out of ``spark.jars``.
 
     Spark copies ``spark.jars``, 80 MB, before it begins, and an archive of classes has none of them. They
-    stay there if executors need them, or if there are further jars: a class on the class path finds none of
+    stay there if executors need them, or if further jars may come: a class on the class path finds none of
     these.
     """
     jars = settings["spark.jars"].split(",")
-    if not master.startswith("local[") or len(jars) != _OWN_JARS or conf.keys() & _JARS:
+    alone = len(jars) == _OWN_JARS and not conf.keys() & _JARS and not _is_configured()
+    if not (master == "local" or master.startswith("local[")) or not alone or any(":" in jar for jar in jars):
         yield
         return
     del settings["spark.jars"]
@@ -200,6 +205,17 @@ def _class_path(settings: dict[str, str], master: str, conf: Mapping[str, str]) 
         os.environ.pop(_CLASS_PATH)
         if before is not None:
             os.environ[_CLASS_PATH] = before
+
+
+def _is_configured() -> bool:
+    """Whether files or variables of Spark's own may add jars or set the class path."""
+    import pyspark  # noqa: PLC0415 - an install without the extra imports us
+
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf")
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").strip()
+    files = ("spark-defaults.conf", "spark-env.sh")
+    return arguments != "pyspark-shell" or any((folder / name).exists() for name in files)
 
 
 def _with_local_files(settings: Mapping[str, str], jvm: Any) -> dict[str, str]:  # noqa: ANN401  py4j has no types
@@ -272,6 +288,8 @@ def _beside(submitted: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, 
 
 def session_conf(*, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the settings with which :func:`session` starts Spark, for sessions started otherwise.
+
+    On a ``local`` master :func:`session` may have the jars on the class path in place of ``spark.jars``.
 
     For SQL reads such a session also needs the option
     ``hoodie.write.record.merge.custom.implementation.classes`` set to ``MERGER_CLASS``.

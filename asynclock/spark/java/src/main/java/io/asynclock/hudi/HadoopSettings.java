@@ -26,15 +26,16 @@ public final class HadoopSettings {
    * as long as the settings. Nothing but {@link Configuration#getPropertySources} reads them. A Hadoop without the field
    * keeps them.
    *
-   * <p>Almost half of Hadoop's settings are defaults of YARN. On a YARN cluster Spark reads them again from the files;
-   * elsewhere nothing reads them.
+   * <p>Almost half of Hadoop's settings are defaults of YARN, which nothing reads unless Spark runs there.
+   *
+   * @param isOnYarn whether it does
    */
-  public static void makeSmall(Configuration settings) {
+  public static void makeSmall(Configuration settings, boolean isOnYarn) {
     // Each of these adds files of its own when it is first used, and then all are read again.
     ConfigUtil.loadResources();
     HdfsConfiguration.init();
     for (Map.Entry<String, String> setting : settings) {
-      if (Arrays.equals(settings.getPropertySources(setting.getKey()), OF_YARN)) {
+      if (!isOnYarn && Arrays.equals(settings.getPropertySources(setting.getKey()), OF_YARN)) {
         settings.unset(setting.getKey());
       }
     }
