@@ -92,6 +92,11 @@ class Backend(Protocol):
             the lock of a dead holder is freed only after it has been watched for its whole validity.
         versions_may_repeat: Whether writing the same bytes again gives the same version again, as with
             an ETag that is a hash of the body. No two lock records have the same bytes; other objects may.
+
+    A backend may have more, which no lock needs. ``opening``: True while nothing can be sent yet, because its
+    SDK is still being imported; that time is not counted as the store's. ``verify = True`` with a coroutine
+    ``place()``: the store may ignore conditions, so four writes test it before the first lock; ``place()``
+    returns a text that identifies the bucket, or None if the store is known to keep its conditions.
     """
 
     name: str
