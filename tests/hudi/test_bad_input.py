@@ -69,7 +69,7 @@ OPTIONS: Final = {
         "provider",
     ),
     "another table": ({"hoodie.base.path": "s3://bucket/other"}, "hoodie.base.path"),
-    "a skew that is no number": ({"asynclock.max_clock_skew": "none"}, "max_clock_skew"),
+    "a skew that is not a number": ({"asynclock.max_clock_skew": "none"}, "max_clock_skew"),
 }
 
 
