@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
+import traceback
 from typing import TYPE_CHECKING
 
+import blockbuster
 import pytest
 from blockbuster import blockbuster_ctx
 
@@ -32,6 +35,14 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", SHORT_LIVED_JVM)  # the JVM that writes the command of the other
 
 
+class PlacedError(blockbuster.BlockingError):
+    """A call that blocks the loop. It prints where, since an error of a backend says nothing of its cause."""
+
+    def __init__(self, func: str) -> None:
+        super().__init__(func)
+        sys.stderr.write(f"{self}\n{''.join(traceback.format_stack())}")
+
+
 @pytest.fixture(autouse=True)
 def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail an async test in which asynclock blocks the loop."""
@@ -39,6 +50,7 @@ def no_blocking_calls(request: pytest.FixtureRequest) -> Iterator[None]:
     if not asyncio.iscoroutinefunction(function):
         yield
         return
+    request.getfixturevalue("monkeypatch").setattr(blockbuster.blockbuster, "BlockingError", PlacedError)
     with blockbuster_ctx("asynclock") as buster:
         for blocking in buster.functions.values():
             # Finding a backend reads the metadata of installed packages, as an import does.
