@@ -61,13 +61,15 @@ def make() -> Path:
     Raises:
         RuntimeError: The JVM has not written it.
     """
-    from asynclock.spark.hudi.session import jvm_output_to, session  # noqa: PLC0415  see _archive
+    from asynclock.spark.hudi.session import jvm_output_to, session  # noqa: PLC0415  who asks for the options has no Spark
 
     file = _archive()
     if file.exists():
         return file
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{os.getpid()}.part")
+    # Our jars stay off its class path: an archive serves a JVM whose class path begins with that of its own.
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--name classes pyspark-shell"
     os.environ["SPARK_SUBMIT_OPTS"] = f'{SHORT_LIVED_JVM} "-XX:ArchiveClassesAtExit={partial}" {_QUIET}'
     with tempfile.TemporaryDirectory(prefix="asynclock-classes-") as name:
         log = Path(name) / "log"
@@ -89,7 +91,7 @@ def make() -> Path:
 
 def _use(folder: Path, spark: SparkSession) -> None:
     """Load what most tests load: a stream, a compaction, a validation."""
-    from asynclock.spark import load_spec, run, validate  # noqa: PLC0415  see _archive
+    from asynclock.spark import load_spec, run, validate  # noqa: PLC0415  who asks for the options has no Spark
 
     (folder / "in").mkdir()
     for number in range(3):
@@ -101,16 +103,12 @@ def _use(folder: Path, spark: SparkSession) -> None:
 
 
 def _archive() -> Path:
-    """Return the path of the archive, which names the Java and the jars that it is for."""
+    """Return the path of the archive, which names the Java and the jars of PySpark that it is for."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path(shutil.which("java") or "java")
     installed = Path(str(distribution("pyspark").locate_file("pyspark")))
     # The JVM leaves an archive aside, without a word, if a jar is of another size or time.
-    # Who asks for the options may have no Spark.
-    from asynclock.spark.hudi.session import MERGER_JAR, hudi_bundle  # noqa: PLC0415
-
-    files = [*sorted(installed.glob("jars/*.jar")), *filter(None, [hudi_bundle()]), MERGER_JAR]
-    jars = [f"{jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in files if jar.exists()]
+    jars = [f"{jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in sorted(installed.glob("jars/*.jar"))]
     return cache() / "classes" / f"{_digest(java.resolve(), installed)}-{_digest(*jars)}.jsa"
 
 
