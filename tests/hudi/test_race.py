@@ -29,7 +29,11 @@ COUNTER: Final = "counter"
 async def test_nothing_is_lost_between_java_and_python(
     new_jvm: Callable[..., Providers], table: Table
 ) -> None:
-    """Four of each, until each side has held 500 times: the counter has every step, tokens rise."""
+    """Four of each, until each side has held 500 times: the counter has every step, tokens rise.
+
+    Java pauses while it is ahead. Neither side promises turns, and on a busy machine Java holds the lock a
+    hundred times for each time of Python's.
+    """
     jvm = await asyncio.to_thread(new_jvm)  # ends with the test, however that ends
     await table.backend.put(COUNTER, b"0")
     rng = random.Random(6)
