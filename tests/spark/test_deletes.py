@@ -17,7 +17,7 @@ from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.snapshot import read, snapshot
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
-from tests.spark.pipeline_kit import Background, Kept, Pipeline, asynclock, command_here, wait_for, waiting
+from tests.spark.pipeline_kit import Background, Kept, Pipeline, command_here, wait_for, waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -284,7 +284,7 @@ def test_the_command_deletes_the_keys_of_a_file(pipeline: Pipeline, spec: Spec) 
 
     lines = pipeline.folder / "keys.jsonl"
     lines.write_text('{"k": "N1"}\n{"k": "N9"}\n')
-    done = asynclock("pipeline", *command, str(lines), "--up-to", "a=9", "--up-to", f"b={LATER}")
+    done = command_here(*command, str(lines), "--up-to", "a=9", "--up-to", f"b={LATER}")
     assert done.stdout == "2 keys, 1 of them with nothing to delete, 2 deletes appended\n", done.stderr
     assert rows(pipeline, spec) == [("N2", 5, 2, 1.5)]
     assert is_valid(pipeline, spec)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,8 +16,7 @@ from asynclock.spark.runs.run import run_services
 from asynclock.spark.services.repair import _Repair
 from asynclock.spark.services.savepoints import savepoint
 from asynclock.spark.writer.splice import Splice, stream_lock
-from tests.cli.command import COMMAND
-from tests.spark.pipeline_kit import SUMMED, Kept, Pipeline, two_streams
+from tests.spark.pipeline_kit import SUMMED, Kept, Pipeline, command_here, two_streams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -258,8 +256,7 @@ def test_a_repair_waits_for_the_streams(pipeline: Pipeline, spec: Spec) -> None:
 def test_the_command_says_that_there_is_nothing_to_repair(pipeline: Pipeline, spec: Spec) -> None:
     """A sound table is left as it is."""
     assert spec.table.buckets == 1
-    command = [*COMMAND, "pipeline", "repair", str(pipeline.folder / "spec.toml")]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = command_here("repair", str(pipeline.folder / "spec.toml"))
 
     assert (done.returncode, done.stdout.split("\n")[-2]) == (0, "nothing to repair"), done.stderr

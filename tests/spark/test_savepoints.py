@@ -25,7 +25,6 @@ from tests.spark.pipeline_kit import (
     SUMMED,
     Background,
     Pipeline,
-    asynclock,
     command_here,
     deliver,
     wait_for,
@@ -259,11 +258,11 @@ def test_the_commands_keep_and_restore(pipeline: Pipeline) -> None:
     spec = pipeline.spec()
     pipeline.run(spec)
 
-    kept = asynclock("pipeline", "savepoint", str(spec.path))
+    kept = command_here("savepoint", str(spec.path))
     assert kept.returncode == 0, kept.stderr
     deliver(pipeline, 2)
     pipeline.run(spec)
-    back = asynclock("pipeline", "restore", str(spec.path), kept.stdout.strip())
+    back = command_here("restore", str(spec.path), kept.stdout.strip())
 
     assert back.stdout == f"2 commits after {kept.stdout.strip()} dropped\n", back.stderr
     assert newest(pipeline, spec) == (1, 1.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +23,6 @@ from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.spec.dialect import CsvDialect
 from asynclock.spark.spec.model import RECORD_KEY
 from asynclock.spark.writer.splice import Splice
-from tests.cli.command import COMMAND
 from tests.spark.pipeline_kit import Pipeline, command_here, misread
 
 if TYPE_CHECKING:
@@ -251,8 +249,7 @@ def test_table_is_looked_at_as_of_an_instant(pipeline: Pipeline) -> None:
     assert unread == [wrong_file.name, later.name]
     assert wrong.sample == (Difference(key={"k": "N7"}, column="a__x", expected="107", found="108"),)
     assert (now.ok, now.keys, now.streams[0].unread_files) == (True, 51, ())
-    command = [*COMMAND, "pipeline", "validate", str(spec.path), "--as-of", times[-2]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = command_here("validate", str(spec.path), "--as-of", times[-2])
     assert (done.returncode, f"as of {times[-2]}" in done.stdout) == (1, True), done.stderr
 
 
