@@ -28,6 +28,7 @@ from tests.spark.pipeline_kit import (
     command_here,
     deliver,
     wait_for,
+    waiting,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +82,41 @@ def test_what_a_restore_drops_is_read_again(pipeline: Pipeline) -> None:
         pipeline.run(spec)
         assert newest(pipeline, spec) == (sum(range(first + 3)), first + 2.0)
         assert is_valid(pipeline, spec)
+
+
+@pytest.mark.parametrize("ended_before", ["a batch", "a compaction"])
+def test_a_commit_that_began_before_the_last_and_ended_after_it_is_kept(
+    pipeline: Pipeline, ended_before: str
+) -> None:
+    """The last one is of another stream or a compaction; the restore loses nothing of the savepoint."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    gate = pipeline.folder / "gate"
+    event = pipeline.spark.createDataFrame([("N1", 2, 2, "slow")], "k string, at bigint, x int, note string")
+    slow = waiting(event.coalesce(1), gate)  # in one task, since the session runs two
+    writing = Background(lambda: Splice(spec, pipeline.spark).write(slow, "a"))
+    wait_for(lambda: pipeline.timeline(spec).pending())
+    if ended_before == "a batch":
+        deliver(pipeline, 3)
+        pipeline.run(spec, streams=["b"])
+    else:
+        Compaction(Table(spec, pipeline.spark)).step()
+    assert pipeline.timeline(spec).pending()
+    gate.touch()
+    writing.result()
+    before = newest(pipeline, spec)
+    assert before[0] == 2
+    kept = savepoint(spec, spark=pipeline.spark)
+    assert savepoint(spec, spark=pipeline.spark) == kept
+    for number in (4, 5):
+        deliver(pipeline, number)
+        pipeline.run(spec)
+    Compaction(Table(spec, pipeline.spark)).step()
+
+    restore(spec, kept, spark=pipeline.spark)
+
+    assert newest(pipeline, spec) == before
 
 
 def test_a_restore_in_the_middle_of_a_run(pipeline: Pipeline) -> None:

@@ -12,10 +12,11 @@ import contextlib
 import json
 import logging
 import re
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from asynclock.errors import ConfigError
-from asynclock.spark.hudi.instants import COMPACTED, DELETES, DELTA_COMMIT
+from asynclock.spark.hudi.instants import CLUSTERED, DELETES, WRITES
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
@@ -25,6 +26,7 @@ from asynclock.spark.results import RestoreReport
 from asynclock.spark.services.work import write_client
 from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.work.worker import reserved
+from asynclock.spark.writer.batch_columns import commit_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.spec.model import Spec, StreamSpec
     from asynclock.spark.work.worker import Worker
 
 log = logging.getLogger(__name__)
 
 _BATCH: Final = re.compile("batch=([0-9]+)")
+_requested: Final = attrgetter("requested")
 
 
 def savepoint(spec: Spec, *, timeout: float | None = None, spark: SparkSession | None = None) -> str:
@@ -189,15 +193,7 @@ class _Work:
         """Make a savepoint."""
         refuse_missing(self._table)
         self._table.check_writable()
-        done = [
-            instant.requested
-            for instant in self._timeline.instants()
-            if instant.action in {DELTA_COMMIT, COMPACTED} and instant.completed is not None
-        ]
-        if not done:
-            reason = "nothing is committed to the table yet, so there is nothing to keep"
-            raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
-        instant = max(done)
+        instant = self._last_commit()
         if instant in self.savepoints.all():
             return instant
         streams = []
@@ -214,6 +210,32 @@ class _Work:
             with self.savepoints.client() as client:
                 client.savepoint(instant, "asynclock", "with the checkpoints of the streams")
         return instant
+
+    def _last_commit(self) -> str:
+        """Return the commit that was requested last and has completed last.
+
+        Hudi's restore drops what completed after the commit of the savepoint, and its savepoint keeps the
+        files of what was requested before. If no commit is the last by both, an empty one is made.
+        """
+        done = self._done()
+        commits = [one for one in done if one.action in WRITES]
+        if not commits:
+            reason = "nothing is committed to the table yet, so there is nothing to keep"
+            raise ConfigError(setting="path", value=self._spec.table.path, reason=reason)
+        last = max(commits, key=_requested)
+        if last.completed != max(str(one.completed) for one in done):
+            self._lease.check()
+            self._table.commits.refresh()
+            commit_nothing(self._table)
+            last = max(self._done(), key=_requested)
+        return last.requested
+
+    def _done(self) -> list[Instant]:
+        """Return all that has changed the files of the table."""
+        changes = {*WRITES, CLUSTERED}
+        return [
+            one for one in self._timeline.instants() if one.action in changes and one.completed is not None
+        ]
 
     def go_back(self, savepoint: str) -> RestoreReport:
         """Set table and checkpoints back; each step may be repeated."""

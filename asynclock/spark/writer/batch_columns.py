@@ -28,14 +28,19 @@ def declare_columns(table: Table) -> None:
     columns = table.commits.columns()
     if not columns or not is_behind(table.timeline.present_columns(), columns):
         return
-    types = {RECORD_KEY: "string"} | {name: one.kind for name, one in columns.items()}
+    commit_nothing(table)
+    log.info("the columns of the table at %s are declared again", table.path)
+
+
+def commit_nothing(table: Table) -> None:
+    """Make a commit without rows, with all columns of the table, whose commits are refreshed."""
+    types = {RECORD_KEY: "string"} | {name: one.kind for name, one in table.commits.columns().items()}
     # Not createDataFrame, which needs Python on the executors.
     empty = table.spark.range(0).selectExpr(
         *(f"CAST(NULL AS {sql_type(kind)}) AS `{name}`" for name, kind in types.items())
     )
     options = write_options(table.spec, tasks=table.tasks, name=table.name())
     empty.write.format("hudi").options(**options).mode("append").save(table.path)
-    log.info("the columns of the table at %s are declared again", table.path)
 
 
 def read_with(stream: StreamSpec, spec: Spec) -> tuple[tuple[str, str], ...]:
