@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from asynclock.errors import ConfigError
 from asynclock.spark.check.state import State
@@ -21,8 +22,6 @@ from tests.spark.pipeline_kit import Background, Kept, Pipeline, command_here, w
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
     from asynclock.spark.spec.model import Spec
 
@@ -269,6 +268,24 @@ def test_there_is_nothing_to_delete_before_the_first_commit(empty: Pipeline) -> 
         delete(empty, empty.spec(), "N1")
 
     assert not (empty.folder / "table").exists()
+
+
+def test_the_active_session_stays_the_users(pipeline: Pipeline, spec: Spec, spark: SparkSession) -> None:
+    """User code, other libraries and catalogs find the active session as it was before a delete."""
+    jvm: Any = spark._jvm
+    mine = spark.newSession()
+    for session in (mine, spark):
+        session.createDataFrame([(1,)], "x int")  # makes it the active one
+
+        delete(pipeline, spec, "N1")
+
+        assert SparkSession.getActiveSession() is session
+        assert jvm.SparkSession.getActiveSession().get().equals(session._jsparkSession)
+    jvm.SparkSession.clearActiveSession()
+
+    delete(pipeline, spec, "N2")
+
+    assert SparkSession.getActiveSession() is None
 
 
 def test_the_command_deletes_the_keys_of_a_file(pipeline: Pipeline, spec: Spec) -> None:

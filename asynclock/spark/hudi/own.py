@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
 from asynclock.spark.hudi.session import RUNTIME
 from asynclock.spark.jvm import classes, keep_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
@@ -33,3 +37,25 @@ def own_session(spark: SparkSession) -> SparkSession:
     own = SparkSession(spark.sparkContext, session)
     keep_names(own)
     return own
+
+
+@contextlib.contextmanager
+def active_session_kept(spark: SparkSession) -> Iterator[None]:
+    """Give this thread its active session back, which ``createDataFrame`` in the body replaces.
+
+    The user's code, other libraries and Spark's catalogs ask for the active session. In a session of the
+    pipeline they would find neither the user's settings nor the temporary views.
+
+    Args:
+        spark: Any session of the running Spark.
+    """
+    sessions = classes(spark).org.apache.spark.sql.SparkSession
+    before, of_python = sessions.getActiveSession(), SparkSession._activeSession  # noqa: SLF001  no public way
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = of_python  # noqa: SLF001
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()

@@ -20,6 +20,7 @@ from asynclock.errors import ConfigError
 from asynclock.spark import hoodie
 from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import read_options
+from asynclock.spark.hudi.own import active_session_kept
 from asynclock.spark.results import DeleteReport
 from asynclock.spark.spec.checked import wrong
 from asynclock.spark.spec.column import sql_type
@@ -178,7 +179,8 @@ def key_frame(table: Table, keys: DataFrame | Iterable[Mapping[str, Any]]) -> Da
     if not isinstance(keys, DataFrame):
         rows = [[row.get(name) for name in types] for row in keys]
         schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
-        return table.spark.createDataFrame(rows, schema)
+        with active_session_kept(table.spark):
+            return table.spark.createDataFrame(rows, schema)
     found = {field.name: field.dataType.simpleString() for field in keys.schema}
     for name, kind in types.items():
         if (given := found.get(name)) != kind:
