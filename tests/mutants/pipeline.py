@@ -791,6 +791,12 @@ PIPELINE_MUTANTS: Final = (
         _TESTS + "test_savepoints.py::test_what_a_restore_drops_is_read_again",
     ),
     PipelineMutant(
+        "a savepoint is the commit that was requested last, whatever completes later",
+        (Change(f"{_SPARK}services.savepoints:_Work._last_commit", "last.completed != $newest", "False"),),
+        _TESTS
+        + "test_savepoints.py::test_a_commit_that_began_before_the_last_and_ended_after_it_is_kept[a batch]",
+    ),
+    PipelineMutant(
         "a restore that is cut off leaves no mark",
         (Change(GO_BACK, "mark.put(savepoint)", "pass"),),
         _TESTS
@@ -893,6 +899,11 @@ PIPELINE_MUTANTS: Final = (
         "a view in SQL shows a row that a stream deletes",
         (Change(f"{_SPARK}reader.sql:_select", 'one.deletes == "row"', "one.whole_rows"),),
         _TESTS + "test_envelope.py::test_a_delete_takes_the_row_until_a_newer_change",
+    ),
+    PipelineMutant(
+        "a value that Debezium leaves out is stored",
+        (Patch("source/DebeziumJson.java", "if (UNAVAILABLE.equals(value) || ", "if ("),),
+        _TESTS + "test_envelope.py::test_both_readers_take_the_same_rows_out_of_the_envelope",
     ),
     PipelineMutant(
         "a delete in Debezium's envelope is an update",

@@ -548,6 +548,21 @@ BAD = [
     ),
     pytest.param(
         (
+            SPEC[SPEC.index('format = "csv"') : SPEC.index("[streams.arrivals]")],
+            (
+                'format = "json"\nordering = "departed_at"\nenvelope = "debezium"\n'
+                'groups = { place = { ordering = "dep_delay", columns = ["origin"] } }\n'
+                'columns = { departed_at = "timestamp", origin = "string", dep_delay = "double", '
+                'deleted = "boolean" }\n'
+            ),
+            19,
+            "streams.departures.groups.place.ordering",
+            ["the row before a delete need not have dep_delay", "a field of the envelope"],
+        ),
+        id="envelope-with-a-group-that-a-delete-does-not-order",
+    ),
+    pytest.param(
+        (
             'format = "csv"\nordering = "departed_at"',
             'format = "csv"\nordering = "departed_at"\ndeletes = "table"',
             18,

@@ -333,6 +333,15 @@ class StreamSpec:
             if column.source.startswith("__") and not _OF_ENVELOPE.fullmatch(column.source):
                 reason = f"the envelope has no such field; use one of {', '.join(_NAMES_OF_ENVELOPE)}"
                 raise wrong(f"columns.{column.name}.from", column.source, reason)
+        sources = {column.name: column.source for column in self.columns}
+        for name, group in self.groups.items():
+            for ordering in group.ordering:
+                if not _OF_ENVELOPE.fullmatch(sources.get(ordering, ordering)):
+                    reason = (
+                        f"the row before a delete need not have {ordering}, and the group would then outlive "
+                        "the delete; order the group by a field of the envelope, or drop the group"
+                    )
+                    raise wrong(f"groups.{name}.ordering", ordering, reason)
 
     def _check_defaults(self) -> None:
         unfit = {

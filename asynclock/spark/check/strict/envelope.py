@@ -18,6 +18,11 @@ Fields = dict[str, tuple[Any, str]]
 
 _ROWS: Final = {"c": "after", "u": "after", "r": "after", "d": "before"}
 """Where the row of each change is: created, updated, read in a snapshot, deleted."""
+_UNAVAILABLE: Final = "__debezium_unavailable_value"
+"""What a connector of PostgreSQL writes for a large value that did not change:
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-toasted-values
+"""
+_REMEDY: Final = "set REPLICA IDENTITY FULL for its table"
 _OF_ENVELOPE: Final = "__"
 _OF_SOURCE: Final = "__source_"
 
@@ -51,6 +56,9 @@ def changed_row(change: Fields, wanted: Collection[str], parsed: Callable[[str],
         for name, field in parsed(row).items()
         if name.lower() != TOMBSTONE and not name.startswith(_OF_ENVELOPE)
     }
+    for name in wanted:
+        if name in fields and _text(fields, name) in {_UNAVAILABLE, f'["{_UNAVAILABLE}"]'}:
+            raise NoChangeError(f"Debezium has left out {name}, which did not change; {_REMEDY}")
     source = parsed(origin) if (origin := _object(change, "source")) else {}
     for name in wanted:
         if name.startswith(_OF_SOURCE):

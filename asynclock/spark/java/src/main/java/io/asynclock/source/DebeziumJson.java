@@ -26,6 +26,8 @@ final class DebeziumJson implements JsonObjects {
   /** Where the row of each change is: created, updated, read in a snapshot, deleted. */
   private static final Map<String, String> ROWS =
       Map.of("c", "after", "u", "after", "r", "after", "d", "before");
+  /** What a connector of PostgreSQL writes for a large value that did not change, also as the element of an array. */
+  private static final String UNAVAILABLE = "__debezium_unavailable_value";
 
   private final Fields envelope;
   private final Fields source;
@@ -106,6 +108,14 @@ final class DebeziumJson implements JsonObjects {
     String from = envelope.part(change, "source");
     if (!place(row, changed, values) || isObject(from) && !place(source, from, values)) {
       return;
+    }
+    for (Map.Entry<String, Integer> column : row.places.entrySet()) {
+      String value = values[column.getValue()];
+      if (UNAVAILABLE.equals(value) || ("[\"" + UNAVAILABLE + "\"]").equals(value)) {
+        problem = "Debezium has left out " + column.getKey() + ", which did not change; set REPLICA IDENTITY FULL for its"
+            + " table";
+        return;
+      }
     }
     if (tombstone >= 0) {
       values[tombstone] = Boolean.toString(op.equals("d"));
