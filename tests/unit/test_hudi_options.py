@@ -104,6 +104,7 @@ def replace_services(spec: Any, services: ServicesSpec) -> Any:  # noqa: ANN401 
         ("hoodie.table.services.enabled", "services"),
         ("hoodie.datasource.hive_sync.partition_fields", "table"),
         ("hoodie.datasource.hive_sync.skip_ro_suffix", "merge"),
+        ("hoodie.datasource.hive_sync.table.strategy", "merge"),
     ],
 )
 def test_an_option_that_would_break_the_table_names_the_layer(key: str, layer: str) -> None:

@@ -65,7 +65,8 @@ _OWNED: Final[Mapping[tuple[str, str], str]] = {
         datasource.hive_sync.partition_fields datasource.hive_sync.partition_extractor_class
         datasource.hive_sync.base_file_format datasource.hive_sync.create_managed_table
         datasource.meta.sync.base. meta.sync.metadata_file_listing meta.sync.decode_partition""",
-    ("merge", "which rows the name of the table shows in a catalog"): "datasource.hive_sync.skip_ro_suffix",
+    ("merge", "which rows the name of the table shows in a catalog"): """
+        datasource.hive_sync.skip_ro_suffix datasource.hive_sync.table.strategy""",
     _PASSED: """
         clustering.plan.strategy.target. clustering.plan.strategy.small. clustering.max.parallelism
         clustering.plan.strategy.max. clustering.group. file.index.cache. merge.data.validation.
