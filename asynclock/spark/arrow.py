@@ -194,7 +194,16 @@ def _undeleted(stored: pa.Table, tombstone: str) -> Any:  # noqa: ANN401  an arr
 
 def _column(stored: pa.Table, name: str, kind: str) -> Any:  # noqa: ANN401  an array of PyArrow
     """Return a column with the type that it has in the table; nulls if no stream has written it yet."""
-    return stored[name] if name in stored.column_names else pa.nulls(stored.num_rows, _type(kind))
+    if name not in stored.column_names:
+        return pa.nulls(stored.num_rows, _type(kind))
+    return _floats(stored[name]) if kind == "float" else stored[name]
+
+
+def _floats(column: Any) -> Any:  # noqa: ANN401  arrays of PyArrow
+    """Return floats, which the table stores as doubles; doubles if a newer spec has made them doubles."""
+    floats = column.cast(pa.float32(), safe=False)
+    is_same = pc.or_(pc.equal(floats.cast(pa.float64()), column), pc.is_nan(column))
+    return floats if pc.all(is_same).as_py() is not False else column
 
 
 def _defaults(spec: Spec) -> dict[str, pa.Scalar]:

@@ -104,6 +104,29 @@ ROWS = (
 )
 
 
+@pytest.mark.parametrize(
+    ("stored", "kind"),
+    [
+        ((0.10000000149011612, None, float("nan"), float("-inf")), pa.float32()),
+        ((0.10000000149011612, 0.1), pa.float64()),  # a newer spec has the column as double
+        ((None,), pa.float32()),
+    ],
+)
+def test_a_float_is_a_float_although_the_table_stores_a_double(
+    write_spec: Callable[[str], Path], stored: tuple[float | None, ...], kind: pa.DataType
+) -> None:
+    """As a read shows it, and no value loses a digit."""
+    spec = load_spec(write_spec(SPEC.replace('dep_delay = "double"', 'dep_delay = "float"')))
+    rows = [
+        row(str(number), departures__ts=NOON, departures__dep_delay=one) for number, one in enumerate(stored)
+    ]
+
+    shown = view(spec, HudiTable(spec.table.path, {"a.parquet": batch(*rows)}, [Slice()]))["dep_delay"]
+
+    assert shown.type == kind
+    assert repr(shown.cast(pa.float64()).to_pylist()) == repr(list(stored))
+
+
 def test_the_rows_have_the_names_and_values_of_the_view(spec: Spec) -> None:
     """Streams without an event are null, deleted ones too; a row without any is left out."""
     made = HudiTable(spec.table.path, {"a.parquet": batch(*ROWS[:2]), "b.parquet": batch(*ROWS[2:])}, [
