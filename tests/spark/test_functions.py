@@ -215,6 +215,38 @@ def test_events_that_may_count_twice_are_refused(tmp_path: Path, spark: SparkSes
     assert sums.shown() == {"k1": (5, None)}
 
 
+@pytest.mark.parametrize(("name", "ordering"), [("by_one", '"at"'), ("by_two", '["at", "part"]')])
+def test_an_insert_by_the_names_of_the_view_is_an_event_of_the_functions(
+    tmp_path: Path, spark: SparkSession, name: str, ordering: str
+) -> None:
+    """Each kept value is ordered as the event is; a null is kept by a first_value alone."""
+    text = (
+        f"[streams.a]\nordering = {ordering}\n"
+        'columns = { at = "int", part = "int", note = "string", born = "string", named = "string", '
+        'best = "int" }\n'
+        'merge = { note = "last_non_null_value", born = "first_value", named = "first_non_null_value", '
+        'best = "max" }\n'
+    )
+    spec = loaded(tmp_path, text)
+    names = ["at", "part", "note", "born", "named", "best"]
+    first = dict(zip(names, (5, 1, "five", "b5", None, 5), strict=True))
+    deliver(tmp_path, 1, [("k1", first)], names)
+    run(spec, once=True, spark=spark)
+    register(spec, spark, name=name)
+
+    spark.sql(
+        f"INSERT INTO {name} (k, at, part, note, named) "
+        "VALUES ('k1', 6, 1, 'six', 'n6'), ('k2', 1, 1, 'one', null)"
+    )
+    spark.sql(f"INSERT INTO {name} (k, at, part, note, best) VALUES ('k1', 4, 1, 'four', 9)")
+    spark.sql(f"INSERT INTO {name} (k, at, part) VALUES ('k1', 7, 1)")
+
+    expected = {"k1": (7, 1, "six", None, "n6", 9), "k2": (1, 1, "one", None, None, None)}
+    assert {row["k"]: tuple(row[1:]) for row in read(spec, spark).select("k", *names).collect()} == expected
+    compact(spec, spark)
+    assert {row["k"]: tuple(row[1:]) for row in read(spec, spark).select("k", *names).collect()} == expected
+
+
 def test_a_sum_that_does_not_fit_is_an_error_until_its_type_grows(
     tmp_path: Path, spark: SparkSession
 ) -> None:

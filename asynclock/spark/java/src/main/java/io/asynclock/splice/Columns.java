@@ -93,6 +93,20 @@ public final class Columns {
     return group.startsWith(FIRST) ? FIRST_ORDERING + afterWord(group) : group + ORDERING;
   }
 
+  /** The stream of a group that keeps one value of one column, and the value's ordering next to it; else null. */
+  public static String streamOfKept(String group) {
+    if (!isAny(group, LAST, FIRST, FIRST_OF_ALL)) {
+      return null;
+    }
+    String column = afterWord(group);
+    return column.substring(0, column.indexOf(SEPARATOR));
+  }
+
+  /** Whether a kept value may be null. */
+  public static boolean keepsNulls(String group) {
+    return group.startsWith(FIRST_OF_ALL);
+  }
+
   /** Whether the values of the column are added. */
   public static boolean isSum(String column) {
     return column.startsWith(SUM) && group(column) != null;

@@ -131,7 +131,7 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
           + " Nothing was changed. INSERT merges each row into the row of its key; DELETE removes rows.");
     }
     Dataset<Row> rows = rows(insert.query());
-    Column[] columns = Arrays.stream(rows.columns()).map(table::inserted).toArray(Column[]::new);
+    Column[] columns = Arrays.stream(rows.columns()).map(table::ofEvent).toArray(Column[]::new);
     return insert.copy(insert.logicalRelation(), analyzed(rows.select(columns)), insert.partitionSpec(), false);
   }
 
@@ -413,6 +413,23 @@ public final class SpliceStatements extends Rule<LogicalPlan> {
       }
       Column error = raise_error(lit(noSum(field) + " Nothing was written. Leave the column out."));
       return org.apache.spark.sql.functions.when(column(field).isNotNull(), error).otherwise(column(field)).as(field);
+    }
+
+    /** As {@link #inserted}; a kept value without an ordering value has that of its stream, as in an event. */
+    Column ofEvent(String field) {
+      String group = Columns.group(field);
+      int turn = Columns.turn(field);
+      String stream = turn == 0 ? null : Columns.streamOfKept(group);
+      if (stream == null) {
+        return inserted(field);
+      }
+      Column ordering = fields.stream().map(StructField::name)
+          .filter(name -> stream.equals(Columns.group(name)) && Columns.turn(name) == turn)
+          .findFirst().map(SpliceStatements::column).orElse(lit(null));
+      Column ofStream = Columns.keepsNulls(group)
+          ? ordering
+          : org.apache.spark.sql.functions.when(column(group).isNotNull(), ordering);
+      return coalesce(column(field), ofStream).as(field);
     }
 
     private String noSum(String field) {
