@@ -31,7 +31,7 @@ class Traits(NamedTuple):
 
     Attributes:
         lease: What it does with a lease: it begins or renews it, writes under it, troubles it while it lasts,
-            leaves it (belief ends, the release goes on), or ends it; None: it is of no lease.
+            leaves it (belief ends, the release goes on), or ends it; None: it has no lease.
         level: The level on which a narrator tells it of its own accord; None: only if it ends such news.
     """
 
@@ -75,6 +75,6 @@ ENDS_BELIEF: Final = _that("leaves", "ends")
 TROUBLES: Final = _that("troubles", "leaves")
 """What happened to a lease that has not ended."""
 OF_LEASES: Final = _that("begins", "renews", "writes", "leaves", "ends")
-"""What tells who believed what when."""
+"""Kinds that together tell who believed what, and when."""
 BAD_ENDS: Final = ENDS_BELIEF & NEWS.keys()
 """Ends of belief, other than a release that the store has confirmed."""

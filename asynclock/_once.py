@@ -135,7 +135,7 @@ def checked_job(work: Any, *, coroutine: bool) -> None:  # noqa: ANN401  whateve
     """Refuse a function that the library cannot call.
 
     Raises:
-        ConfigError: It is not a coroutine function, or one where a thread would have to await it.
+        ConfigError: It is not a coroutine function, or it is one although a thread would have to await it.
     """
     if not callable(work) or inspect.iscoroutinefunction(work) != coroutine:
         kinds = ("a coroutine function", "asynclock.sync") if coroutine else ("a function", "asynclock")

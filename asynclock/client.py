@@ -169,7 +169,7 @@ class LockClient:
 
         Args:
             names: Of the locks; the order is that of the leases.
-            timeout: Seconds for all together; None waits without an end, 0 tries each once.
+            timeout: Seconds for all together; None waits forever, 0 tries each once.
 
         Raises:
             ConfigError: A name is there twice, or is not a lock name; or the timeout is negative.

@@ -60,7 +60,7 @@ class Holdable(LockHandle):
         """Wait until this client holds the lock.
 
         Args:
-            timeout: Seconds; None waits without an end, 0 tries once.
+            timeout: Seconds; None waits forever, 0 tries once.
             at_least: Seconds from now, at most 7 days, until which the lock stays held even if it is
                 released earlier, for work that must be done once in a period. No process needs to stay
                 for that. It does not outlive a crash: the lock is then free after its validity.

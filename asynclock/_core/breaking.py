@@ -65,5 +65,5 @@ async def break_lock(inspection: Inspection, status: LockStatus, *, force: bool)
 async def _refuse_no_lock(objects: LockObjects, key: str, version: str | None) -> None:
     stored = await objects.fetch(key)
     if not isinstance(stored, Absent) and stored.version == version and is_no_lock(stored.body):
-        reason = "it is evidently no lock: break_lock leaves it alone; give the lock another name"
+        reason = "the object is not a lock: break_lock leaves it as it is; give the lock another name"
         raise RecordCorruptError(key=key, reason=reason, version=version)

@@ -311,7 +311,7 @@ class LockEngine:
         except (Exception, asyncio.CancelledError) as error:
             self._note_error(call, error)
             if isinstance(error, TicketSpentError) and ticket.lock != (own := clean_url(self.url)):
-                reason = f"it is of that lock, not of {own}; nothing was written"
+                reason = f"the ticket is for that lock, not for {own}; nothing was written"
                 raise ConfigError(setting="ticket", value=ticket.lock, reason=reason) from error
             raise
         held.ending.then(partial(self._schedule.discard, held))

@@ -64,7 +64,7 @@ class LeaseHandle:
 
     @property
     def held(self) -> bool:
-        """Whether we still believe to hold the lock; local, no I/O."""
+        """Whether the lease is still believed to be held; local, no I/O."""
         return self._held.belief.end_if_due() > 0
 
     @property
@@ -75,7 +75,7 @@ class LeaseHandle:
 
     @property
     def slot(self) -> int | None:
-        """Which slot of a semaphore is held, from 0; None: the lease is of a lock."""
+        """The number of the semaphore's slot that is held, from 0; None for a lease on a lock."""
         return self._engine.slot
 
     @property
@@ -168,7 +168,7 @@ class SemaphoreHandle(LockHandle):
 
     @property
     def slots(self) -> int:
-        """How many there are: as the store said last, at first as was asked for; no I/O."""
+        """The number of slots: as last read from the store, before that the number asked for; no I/O."""
         return self._engine.slots
 
 

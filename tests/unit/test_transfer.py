@@ -189,7 +189,7 @@ async def test_a_ticket_of_another_lock_is_refused(world: World) -> None:
         ticket = await (await client.lock("orders").acquire()).transfer()
         writes = len(world.writes())
         with pytest.raises(
-            ConfigError, match=r"orders'.*it is of that lock, not of .*/bills; nothing was written"
+            ConfigError, match=r"orders'.*the ticket is for that lock, not for .*/bills; nothing was written"
         ):
             await client.lock("bills").acquire(ticket=ticket)
         assert len(world.writes()) == writes

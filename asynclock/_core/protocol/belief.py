@@ -25,7 +25,7 @@ class Phase(Enum):
 
 
 Freed: TypeAlias = Literal["at once", "once its body has left", "if a renewal may stand", "never"]
-"""When the record of a lock is freed whose belief has ended."""
+"""When the record of a lock is freed after its belief has ended."""
 
 
 @unique

@@ -56,7 +56,7 @@ class Release:
     def let_go(self, loss: str | None = None) -> None:
         """End belief and release in the background.
 
-        ``loss`` is why the holder loses the lock; None: he has asked for it, or nobody uses it.
+        ``loss`` is why the holder loses the lock; None: the holder asked for it, or nobody uses the lock.
         """
         if self._stop(loss):
             self._in_flight.spawn(self._free_in_background())
