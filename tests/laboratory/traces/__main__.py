@@ -109,13 +109,13 @@ def _survivors(mutants: Sequence[Mutant]) -> int:
     seeds, survived = noted(), 0
     for start in range(0, len(mutants), CHUNK):
         chunk = mutants[start : start + CHUNK]
-        recorded = [(each, lines) for each in chunk for lines in of_mutant(each, [seeds[each.name]])]
+        recorded = [(each, lines) for each in chunk for lines in of_mutant(each, [seeds.get(each.name, 0)])]
         verdicts = accepted([lines for _, lines in recorded])
         refused = {each.name for (each, _), good in zip(recorded, verdicts, strict=True) if not good}
         for each in chunk:
             if each.name not in refused:
                 survived += 1
-                print(f"accepted: {each.name} ({each.scenario} seed {seeds[each.name]})", flush=True)
+                print(f"accepted: {each.name} ({each.scenario} seed {seeds.get(each.name, 0)})", flush=True)
     return survived
 
 

@@ -21,5 +21,11 @@ REFUSED: Final = (
     "count another's lease as long as one's own",
     "observe for one's own validity only",
     "end at most: cut only what is published",
+    "treat an unknown acquisition as done",
+    "go on believing while the release is sent",
+    "hand over before belief has ended",
+    "take over without a condition",
+    "go on observing when the version changes",
+    "observe from the sending of the first request",
 )
-"""The others are about what the specification leaves out: tokens, turns, Hudi, what users are told."""
+"""Most others are about what the specification leaves out: tokens, turns, Hudi, what users are told."""
