@@ -24,8 +24,8 @@ HOOKS: Final = {
         "task._log_destroy_pending",
         "task._log_traceback",
     },
-    # PySpark has no public way to its JVM, to an exception of that, nor to the context that runs; py4j none
-    # to what its own classes are made with.
+    # PySpark has no public way to its JVM, to an exception of that, to the context that runs, nor to make
+    # another session the active one; py4j none to what its own classes are made with.
     "spark": {
         "_jvm",
         "_gateway_client",
@@ -35,6 +35,7 @@ HOOKS: Final = {
         "_jsparkSession",
         "SparkContext._active_spark_context",
         "SparkContext._ensure_initialized",
+        "SparkSession._activeSession",
         "error._origin",
     },
 }

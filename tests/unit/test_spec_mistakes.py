@@ -557,7 +557,7 @@ BAD = [
             ),
             19,
             "streams.departures.groups.place.ordering",
-            ["the row before a delete need not have dep_delay", "a field of the envelope"],
+            ["a delete need not have dep_delay", "a field of the envelope"],
         ),
         id="envelope-with-a-group-that-a-delete-does-not-order",
     ),

@@ -333,15 +333,12 @@ class StreamSpec:
             if column.source.startswith("__") and not _OF_ENVELOPE.fullmatch(column.source):
                 reason = f"the envelope has no such field; use one of {', '.join(_NAMES_OF_ENVELOPE)}"
                 raise wrong(f"columns.{column.name}.from", column.source, reason)
-        sources = {column.name: column.source for column in self.columns}
+        of_row = {one.name for one in self.columns if not _OF_ENVELOPE.fullmatch(one.source)}
         for name, group in self.groups.items():
-            for ordering in group.ordering:
-                if not _OF_ENVELOPE.fullmatch(sources.get(ordering, ordering)):
-                    reason = (
-                        f"the row before a delete need not have {ordering}, and the group would then outlive "
-                        "the delete; order the group by a field of the envelope, or drop the group"
-                    )
-                    raise wrong(f"groups.{name}.ordering", ordering, reason)
+            for ordering in of_row.intersection(group.ordering):
+                reason = f"a delete need not have {ordering}, and the group would outlive it; order the group"
+                reason += " by a field of the envelope, or drop the group"
+                raise wrong(f"groups.{name}.ordering", ordering, reason)
 
     def _check_defaults(self) -> None:
         unfit = {
