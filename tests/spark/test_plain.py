@@ -24,6 +24,7 @@ from asynclock.spark.reader.changes import changes
 from asynclock.spark.reader.snapshot import read
 from asynclock.spark.runs.run import run, run_services
 from asynclock.spark.services import work
+from asynclock.spark.services.savepoints import restore, savepoint
 from asynclock.spark.services.work import Cleaning, Clustering, write_client
 from asynclock.spark.spec.load import load_spec
 from asynclock.spark.spec.model import RECORD_KEY
@@ -269,6 +270,23 @@ def test_a_clustering_beside_a_stream_changes_no_row(spark: SparkSession, tmp_pa
     assert len(report.clusterings) == 1
     assert plain.rows() == plain.expected()
     plain.deliver("a", {"k": "0-0", "at": 9, "note": "later"})
+    plain.run()
+    assert plain.rows() == plain.expected()
+
+
+def test_a_savepoint_after_a_clustering_brings_back_every_row(spark: SparkSession, tmp_path: Path) -> None:
+    """The last work on a copy-on-write table is no commit of rows."""
+    plain = clustered(spark, tmp_path)
+    run_services(plain.spec, once=True, spark=spark)
+    before = plain.rows()
+    kept = savepoint(plain.spec, spark=spark)
+    plain.deliver("a", {"k": "0-0", "at": 9, "note": "later"})
+    plain.run()
+    assert plain.rows() != before
+
+    restore(plain.spec, kept, spark=spark)
+
+    assert plain.rows() == before
     plain.run()
     assert plain.rows() == plain.expected()
 
