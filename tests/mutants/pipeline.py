@@ -797,6 +797,16 @@ PIPELINE_MUTANTS: Final = (
         + "test_savepoints.py::test_a_commit_that_began_before_the_last_and_ended_after_it_is_kept[a batch]",
     ),
     PipelineMutant(
+        "a restore drops batches of a stream whose checkpoint it cannot set back",
+        (Change(GO_BACK, "self._refuse_lost_events(dropped)", "pass"),),
+        _TESTS + "test_savepoints.py::test_a_restore_with_a_spec_that_lacks_a_stream_of_the_table_is_refused",
+    ),
+    PipelineMutant(
+        "a restore lets a stream add events a second time",
+        (Change(GO_BACK, "self._refuse_double_sums($stay, kept)", "pass"),),
+        _TESTS + "test_savepoints.py::test_a_restore_that_would_add_events_twice_is_refused",
+    ),
+    PipelineMutant(
         "a restore that is cut off leaves no mark",
         (Change(GO_BACK, "mark.put(savepoint)", "pass"),),
         _TESTS

@@ -22,6 +22,7 @@ from asynclock.spark.services.savepoints import delete_savepoint, restore, savep
 from asynclock.spark.services.work import Cleaning, Compaction
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import (
+    SPEC,
     SUMMED,
     Background,
     Pipeline,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 NOON = "2024-05-01T12:00:00Z"
+ONLY_A = {SPEC[SPEC.index("[streams.b]") :]: ""}
+ONLY_B = {SPEC[SPEC.index("[streams.a]") : SPEC.index("[streams.b]")]: ""}
 
 
 @pytest.fixture
@@ -158,6 +161,49 @@ def test_streams_that_a_savepoint_does_not_know_read_all_again(pipeline: Pipelin
     assert newest(pipeline, spec) == (1, None)
     pipeline.run(spec)
     assert newest(pipeline, spec) == (1, 1.0)
+    assert is_valid(pipeline, spec)
+
+
+def test_a_restore_with_a_spec_that_lacks_a_stream_of_the_table_is_refused(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its checkpoint would stay where it is, and the dropped events would never be read again."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    only_a = pipeline.spec(ONLY_A, name="a.toml")
+    kept = savepoint(only_a, spark=pipeline.spark)
+    assert f"the savepoint {kept} has no checkpoint of b, which the spec does not name" in caplog.text
+    deliver(pipeline, 2)
+    pipeline.run(spec)
+
+    with pytest.raises(ConfigError, match=r"batches of b, which .*a\.toml does not name") as refused:
+        restore(only_a, kept, spark=pipeline.spark)
+
+    assert "Nothing was changed; restore with a spec that names all streams" in str(refused.value)
+    assert newest(pipeline, spec) == (2, 2.0)
+    restore(spec, kept, spark=pipeline.spark)
+    assert newest(pipeline, spec) == (1, 1.0)
+    pipeline.run(spec)
+    assert newest(pipeline, spec) == (2, 2.0)
+    assert is_valid(pipeline, spec)
+
+
+def test_a_restore_that_would_add_events_twice_is_refused(pipeline: Pipeline) -> None:
+    """The savepoint has rows of the stream with the sum, but was made without its checkpoint."""
+    deliver(pipeline, 1)
+    spec = pipeline.spec(SUMMED)
+    pipeline.run(spec)
+    kept = savepoint(pipeline.spec(ONLY_B, name="b.toml"), spark=pipeline.spark)
+    deliver(pipeline, 2)
+    pipeline.run(spec)
+
+    with pytest.raises(ConfigError, match=r"no checkpoint of it.* x would count events twice"):
+        restore(spec, kept, spark=pipeline.spark)
+
+    deliver(pipeline, 3)
+    pipeline.run(spec)
+    assert newest(pipeline, spec) == (1 + 2 + 3, 3.0)
     assert is_valid(pipeline, spec)
 
 

@@ -15,8 +15,9 @@ import re
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from asynclock._shared.words import printable
 from asynclock.errors import ConfigError
-from asynclock.spark.hudi.instants import CLUSTERED, DELETES, WRITES
+from asynclock.spark.hudi.instants import CLUSTERED, DELETES, REBUCKET, WRITES
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
@@ -25,8 +26,10 @@ from asynclock.spark.reader.presence import refuse_missing
 from asynclock.spark.results import RestoreReport
 from asynclock.spark.services.work import write_client
 from asynclock.spark.source.checkpoint import Checkpoint
+from asynclock.spark.spec.functions import sums
 from asynclock.spark.work.worker import reserved
 from asynclock.spark.writer.batch_columns import commit_nothing
+from asynclock.spark.writer.splice import DIRECT_QUERY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from asynclock.spark.hudi.instants import Instant
+    from asynclock.spark.hudi.instants import BatchCommit, Instant
     from asynclock.spark.spec.model import Spec, StreamSpec
     from asynclock.spark.work.worker import Worker
 
@@ -81,8 +84,9 @@ def restore(
         spark: A session with Hudi; None: the one that runs in this process, else one is started.
 
     Raises:
-        ConfigError: There is no such savepoint, or a restore to another one has been left half done.
-            Nothing was changed.
+        ConfigError: There is no such savepoint; a restore to another one has been left half done; a stream
+            has later batches, and the spec does not name it; or a stream has a sum, and the savepoint has
+            batches but no checkpoint of it. Nothing was changed.
         AcquireTimeoutError: The table was not reserved in time. Nothing was changed.
         LeaseLostError: The reservation was lost in the middle. Streams refuse to run until the restore has
             been run again.
@@ -204,6 +208,13 @@ class _Work:
             if self._files.exists(stream.checkpoint):
                 self._files.copy(stream.checkpoint, copy)
                 streams.append(stream.name)
+        if unknown := self._unknown(self._timeline.commits):
+            log.warning(
+                "the savepoint %s has no checkpoint of %s, which the spec does not name: after a restore "
+                "they read all their files or records again. Make it with a spec that names all streams",
+                instant,
+                unknown,
+            )
         self.savepoints.note(instant, streams)
         self._lease.check()
         if instant not in self._timeline.savepoints():
@@ -246,7 +257,12 @@ class _Work:
             )
             raise ConfigError(setting="savepoint", value=savepoint, reason=reason)
         self.savepoints.check(savepoint)
-        dropped = [commit for commit in self._timeline.commits if commit.requested > savepoint]
+        commits = self._timeline.commits
+        dropped = [commit for commit in commits if commit.requested > savepoint]
+        kept = self.savepoints.streams(savepoint) or []
+        if begun is None:
+            self._refuse_lost_events(dropped)
+            self._refuse_double_sums([one for one in commits if one.requested <= savepoint], kept)
         self._lease.check()
         mark.put(savepoint)
         for later in self._timeline.savepoints():
@@ -254,7 +270,6 @@ class _Work:
                 self.savepoints.delete(later)
         with self.savepoints.client() as client:
             client.restoreToSavepoint(savepoint)
-        kept = self.savepoints.streams(savepoint) or []
         for stream in self._spec.streams:
             self._lease.check()
             self._set_back(stream, f"{self.savepoints.folder(savepoint)}/{stream.name}", stream.name in kept)
@@ -266,6 +281,37 @@ class _Work:
             dropped=len(dropped),
             undone_deletes=tuple(commit.query_id for commit in dropped if commit.stream == DELETES),
         )
+
+    def _refuse_lost_events(self, dropped: list[BatchCommit]) -> None:
+        """Refuse to drop batches of a stream without its checkpoint, for the stream would then skip them."""
+        if unknown := self._unknown(dropped):
+            reason = (
+                f"after it the table has batches of {unknown}, which {self._spec.path} does not name: their "
+                "checkpoints would stay ahead of the table, and those events would never be read again. "
+                "Nothing was changed; restore with a spec that names all streams of the table"
+            )
+            raise ConfigError(setting="streams", value=self._names(), reason=reason)
+
+    def _refuse_double_sums(self, stay: list[BatchCommit], kept: list[str]) -> None:
+        """Refuse to let a stream with a sum read again what the savepoint has of it."""
+        for stream in self._spec.streams:
+            if (names := sums(stream.merge)) and stream.name not in kept:
+                if not any(commit.stream == stream.name for commit in stay):
+                    continue
+                reason = (
+                    f"the savepoint has batches of stream {stream.name} but no checkpoint of it, since its "
+                    f"spec did not name the stream: {', '.join(names)} would count events twice. Nothing "
+                    "was changed; choose a savepoint that was made with a spec that names all streams"
+                )
+                raise ConfigError(setting="streams", value=stream.name, reason=reason)
+
+    def _unknown(self, commits: list[BatchCommit]) -> str:
+        """Return the names of streams with such commits that the spec does not have, as a list in text."""
+        found = {commit.stream for commit in commits if commit.query_id != DIRECT_QUERY}
+        return ", ".join(map(printable, sorted(found - {DELETES, REBUCKET, *self._names()})))
+
+    def _names(self) -> list[str]:
+        return [stream.name for stream in self._spec.streams]
 
     def _set_back(self, stream: StreamSpec, copy: str, is_kept: bool) -> None:  # noqa: FBT001
         """Set the checkpoint of one stream back; a stream without one then reads all files again."""
