@@ -58,18 +58,19 @@ help:
 demo: $(VENV)/ready $(JAR)
 	@$(BIN)/python -m examples.demo $(if $(ROWS),--rows $(ROWS)) $(if $(PLACE),--place $(PLACE))
 
-# What the tests need is made while lint runs, and waited for even if lint fails: nothing stays behind. Without
-# the archive of classes the tests only take longer. The tests start thousands of processes, and each would
-# compile our modules anew if PYTHONDONTWRITEBYTECODE is set; a hash of the source, unlike its time, cannot
-# take one mutant for another.
+# Lint runs while the archive of classes is made, without which the tests only take longer. The servers are
+# installed behind the first suites, and waited for even if one fails: nothing stays behind. The tests start
+# thousands of processes, and each would compile our modules anew if PYTHONDONTWRITEBYTECODE is set; a hash of
+# the source, unlike its time, cannot take one mutant for another.
 test:
 	@$(AGAIN) --no-print-directory --jobs=2 $(VENV)/ready $(JAR)
 	@$(BIN)/python -m compileall -q -j 0 --invalidation-mode checked-hash asynclock tests examples
-	@$(if $(ONLY),,$(BIN)/python -m tests.laboratory servers & servers=$$!; \
+	@$(if $(ONLY),,nice -n 10 $(BIN)/python -m tests.laboratory servers & servers=$$!; \
 	  $(BIN)/python -m tests.laboratory class-archive & classes=$$!;) \
-	  failed=0; $(AGAIN) --no-print-directory lint || failed=1; \
-	  $(if $(ONLY),,wait $$servers || failed=1; wait $$classes;) exit $$failed
-	@$(BIN)/python -m pytest $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadscope $(ALONE:%=--ignore %))
+	  failed=0; $(AGAIN) --no-print-directory lint || failed=1; $(if $(ONLY),,wait $$classes;) \
+	  [ $$failed = 1 ] || $(BIN)/python -m pytest \
+	    $(if $(ONLY),tests/$(ONLY),-n 3 --dist loadscope $(ALONE:%=--ignore %)) || failed=1; \
+	  $(if $(ONLY),,wait $$servers || failed=1;) exit $$failed
 	@$(if $(ONLY),,$(BIN)/python -m pytest -n 2 --dist loadscope $(ALONE))
 
 test-all: test $(UV)

@@ -26,8 +26,17 @@ if TYPE_CHECKING:
 
 _WITH_SPARK: Final = frozenset({"mechanisms", "spark"})
 """The suites that take longest: their files are spread over the processes, each with one Spark."""
-_LONG_FILES: Final = ("test_restarts.py", "test_demo.py", "test_kafka.py", "test_mechanisms.py")
+_SPREAD: Final = _WITH_SPARK | {"places"}
+_LONG_FILES: Final = (
+    "test_restarts.py",
+    "spark/test_demo.py",
+    "test_kafka.py",
+    "test_mechanisms.py",
+    "test_cluster.py",
+)
 """Files of those suites that take minutes; they begin first, so that the processes end together."""
+_LONG_TESTS: Final = "places/test_demo.py::"
+"""Tests of this file share nothing and take minutes: each goes to the process that is free."""
 _MOST_SESSIONS: Final = 2
 """Processes with a Spark."""
 
@@ -75,11 +84,13 @@ class _BySuite(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
+        if _LONG_TESTS in nodeid:
+            return nodeid
         suite = _suite(nodeid)
-        return nodeid.partition("::")[0] if suite in _WITH_SPARK else suite
+        return nodeid.partition("::")[0] if suite in _SPREAD else suite
 
     def _reschedule(self, node: WorkerController) -> None:
-        only_spark = self.workqueue and all(_suite(scope) in _WITH_SPARK for scope in self.workqueue)
+        only_spark = self.workqueue and all(_suite(scope) in _SPREAD for scope in self.workqueue)
         if only_spark and len(self.nodes) > _MOST_SESSIONS and node == self.nodes[-1]:
             node.shutdown()
         else:
@@ -95,7 +106,7 @@ def _next_of(scopes: Iterable[str], *, spark: bool) -> str:
     """Return the scope that a process runs next; of several alike, the first."""
 
     def later(scope: str) -> tuple[bool, bool]:
-        is_spark = _suite(scope) in _WITH_SPARK
+        is_spark = _suite(scope) in _SPREAD
         return is_spark != spark, is_spark and not scope.endswith(_LONG_FILES)
 
     return min(scopes, key=later)

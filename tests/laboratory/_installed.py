@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _INSTALL_WITHIN: Final = 900.0
 
@@ -48,9 +48,13 @@ def go_binary(name: str, module: str) -> str:
     program = folder / name
     if found := (str(program) if program.exists() else shutil.which(name)):
         return found
-    # GOGC: the compiler collects its garbage less often, which saves a fifth of the processor's time.
-    environment = {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false", "GOGC": "400"}
-    _install(module, ["go", "install", module], environment)
+
+    def build(partial: Path) -> None:
+        # GOGC: the compiler collects its garbage less often, which saves a fifth of the processor's time.
+        environment = {"GOBIN": str(partial), "GOFLAGS": "-buildvcs=false", "GOGC": "400"}
+        _install(module, ["go", "install", module], environment)
+
+    _make(folder, program, build)
     return str(program)
 
 
@@ -62,11 +66,12 @@ def go_program(name: str, source: Path) -> str:
     """
     digest = sha256(b"".join(each.read_bytes() for each in sorted(source.iterdir()))).hexdigest()
     program = cache() / "bin" / f"{name}-{digest[:12]}" / name
-    if not program.exists():
-        partial = program.with_name(f"{name}.{os.getpid()}")
-        build = ["go", "build", "-C", str(source), "-buildvcs=false", "-o", str(partial), "."]
-        _install(name, build, {})
-        partial.replace(program)
+
+    def build(partial: Path) -> None:
+        command = ["go", "build", "-C", str(source), "-buildvcs=false", "-o", str(partial / name), "."]
+        _install(name, command, {})
+
+    _make(program.parent, program, build)
     return str(program)
 
 
@@ -100,9 +105,13 @@ def npm_binary(name: str, locked: Path) -> str:
     program = folder / "node_modules" / ".bin" / name
     if found := (str(program) if program.exists() else shutil.which(name)):
         return found
-    shutil.copytree(locked, folder, dirs_exist_ok=True)
-    quiet = ["--no-audit", "--no-fund", "--ignore-scripts"]
-    _install(f"{package}@{version}", ["npm", "ci", *quiet, "--prefix", str(folder)], {})
+
+    def build(partial: Path) -> None:
+        shutil.copytree(locked, partial)
+        quiet = ["--no-audit", "--no-fund", "--ignore-scripts"]
+        _install(f"{package}@{version}", ["npm", "ci", *quiet, "--prefix", str(partial)], {})
+
+    _make(folder, program, build)
     return str(program)
 
 
@@ -165,23 +174,32 @@ def maven_jars(coordinates: str) -> Path:
     """
     group, artifact, version = coordinates.split(":")
     folder = cache() / "maven" / f"{artifact}-{version}"
-    if folder.exists():
-        return folder
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-    partial.mkdir(parents=True)
-    (partial / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>asynclock</groupId><artifactId>cached</artifactId><version>1</version>"
-        f"<dependencies><dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency></dependencies></project>"
-    )
-    copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
-    _install(coordinates, ["mvn", "--quiet", "--batch-mode", "--file", str(partial / "pom.xml"), *copy], {})
-    try:
-        partial.rename(folder)
-    except OSError:  # another process was faster
-        shutil.rmtree(partial)
+
+    def build(partial: Path) -> None:
+        partial.mkdir(parents=True)
+        (partial / "pom.xml").write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+            "<groupId>asynclock</groupId><artifactId>cached</artifactId><version>1</version>"
+            f"<dependencies><dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+            f"<version>{version}</version></dependency></dependencies></project>"
+        )
+        copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
+        maven = ["mvn", "--quiet", "--batch-mode", "--file", str(partial / "pom.xml"), *copy]
+        _install(coordinates, maven, {})
+
+    _make(folder, folder, build)
     return folder
+
+
+def _make(folder: Path, whole: Path, build: Callable[[Path], None]) -> None:
+    """Make a folder if ``whole``, in it, is not there: one process does, others wait, none sees a part."""
+    with one_at_a_time(folder.name):
+        if whole.exists():
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        partial = folder.with_name(f"{folder.name}.{os.getpid()}")
+        build(partial)
+        partial.rename(folder)
 
 
 def _install(what: str, command: list[str], environment: dict[str, str]) -> None:

@@ -21,6 +21,23 @@ def command(work: Path) -> list[str]:
     return [sys.executable, "-m", "examples.demo", *words]
 
 
+@pytest.mark.timeout(300)
+def test_killed_demo_leaves_neither_cluster_nor_server(tmp_path: Path) -> None:
+    """SIGKILL of the demo ends master, workers, server, drivers and executors as well."""
+    work = tmp_path / "work"
+    with subprocess.Popen(command(work), cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        try:
+            ready = next((line for line in running.stdout if line.endswith(": ready\n")), None)
+            assert ready, "the demo ended before its first child was ready"
+            assert len(processes(work)) > 5
+        finally:
+            running.send_signal(signal.SIGKILL)
+        running.wait(60)
+
+    wait_for(lambda: not processes(work), seconds=60)
+
+
 @pytest.mark.timeout(590)
 def test_whole_demo_on_the_cluster_finds_no_difference(tmp_path: Path) -> None:
     """The last line is that of ``make demo``, a writer was killed, and nothing runs afterwards."""
@@ -38,20 +55,3 @@ def test_whole_demo_on_the_cluster_finds_no_difference(tmp_path: Path) -> None:
     assert "(bound 27.0 s and two round trips)" in done.stdout  # the Dates of S3 are of whole seconds
     assert not processes(work)
     assert not list(work.glob("run-*/scratch"))
-
-
-@pytest.mark.timeout(300)
-def test_killed_demo_leaves_neither_cluster_nor_server(tmp_path: Path) -> None:
-    """SIGKILL of the demo ends master, workers, server, drivers and executors as well."""
-    work = tmp_path / "work"
-    with subprocess.Popen(command(work), cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        try:
-            ready = next((line for line in running.stdout if line.endswith(": ready\n")), None)
-            assert ready, "the demo ended before its first child was ready"
-            assert len(processes(work)) > 5
-        finally:
-            running.send_signal(signal.SIGKILL)
-        running.wait(60)
-
-    wait_for(lambda: not processes(work), seconds=60)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
@@ -14,7 +15,7 @@ import pytest
 
 from tests.laboratory import class_archive
 from tests.laboratory.__main__ import PROGRAMS
-from tests.laboratory._installed import one_at_a_time
+from tests.laboratory._installed import _make, one_at_a_time
 
 ROOT: Final = Path(__file__).parents[2]
 LABORATORY: Final = ROOT / "tests/laboratory"
@@ -55,6 +56,35 @@ def test_only_one_process_at_a_time_uses_what_they_share(
     with one_at_a_time("ivy"):
         assert subprocess.run(is_free, check=False).returncode == 1
     assert subprocess.run(is_free, check=False).returncode == 0
+
+
+def test_a_server_that_two_processes_need_is_installed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one waits until it is whole; what a killed installation has left is removed."""
+    monkeypatch.setenv("ASYNCLOCK_CACHE", str(tmp_path))
+    folder = tmp_path / "server@1"
+    folder.mkdir()
+    begun, finish, builds = threading.Event(), threading.Event(), []
+
+    def build(partial: Path) -> None:
+        builds.append(partial)
+        partial.mkdir()
+        begun.set()
+        assert finish.wait(60)
+        (partial / "server").touch()
+
+    both = [threading.Thread(target=_make, args=(folder, folder / "server", build)) for _ in range(2)]
+    for one in both:
+        one.start()
+    assert begun.wait(60)
+    assert not (folder / "server").exists()
+    finish.set()
+    for one in both:
+        one.join()
+
+    assert len(builds) == 1
+    assert (folder / "server").exists()
 
 
 def test_an_archive_of_classes_is_not_given_to_a_spark_that_was_installed_anew(
