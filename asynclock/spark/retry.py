@@ -1,6 +1,6 @@
 """Repeat work after a temporary error: which errors, how long between attempts, and how often.
 
-Three kinds of work are repeated, each by its own policy: work on a table (``PASSING``), a write that met
+Three kinds of work are repeated by a policy of this module: work on a table (``PASSING``), a write that met
 another writer's commit (``CONFLICT``), and a read of Hudi's timeline (``READ``).
 """
 

@@ -787,7 +787,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a restore does not set the checkpoints back",
-        (Change(GO_BACK, "self._set_back(*$stream)", "pass"),),
+        (Change(GO_BACK, "self._set_back(*$stream, is_kept=$kept)", "pass"),),
         _TESTS + "test_savepoints.py::test_what_a_restore_drops_is_read_again",
     ),
     PipelineMutant(

@@ -199,6 +199,29 @@ def test_batches_behind_a_checkpoint_that_was_set_back_are_skipped(pipeline: Pip
     assert rows(pipeline, spec) == [("N1", 0 + 1 + 2 + 3)]
 
 
+def test_a_checkpoint_that_was_set_back_skips_no_event(pipeline: Pipeline) -> None:
+    """Its next batch has the number of a committed one and more files: it is refused, and no file is lost."""
+    spec = pipeline.spec()
+    checkpoint = pipeline.folder / "checkpoints" / "a"
+    pipeline.deliver("a", {"k": "N1", "at": 0, "x": 0})
+    pipeline.run(spec, streams=["a"])
+    shutil.copytree(checkpoint, kept := pipeline.folder / "kept")
+    pipeline.deliver("a", {"k": "N1", "at": 1, "x": 1})
+    pipeline.run(spec, streams=["a"])
+    shutil.rmtree(checkpoint)
+    kept.rename(checkpoint)
+    pipeline.deliver("a", {"k": "N1", "at": 2, "x": 2})
+    one = 'checkpoints/a"\nmax_files_per_trigger = 1'
+
+    with pytest.raises(SpecError, match="its events would be skipped"):
+        pipeline.run(pipeline.spec({one: one.replace("1", "9")}), streams=["a"])
+
+    assert rows(pipeline, spec) == [("N1", 1)]
+    named_anew = pipeline.spec({"checkpoints/a": "checkpoints/new"})
+    pipeline.run(named_anew, streams=["a"])
+    assert rows(pipeline, spec) == [("N1", 2)]
+
+
 def test_a_sum_keeps_its_checkpoint_and_its_source(pipeline: Pipeline) -> None:
     """A new checkpoint, one that cuts its batches otherwise, and a moved source count events twice."""
     spec = pipeline.spec(SUMMED)

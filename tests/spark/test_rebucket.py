@@ -153,6 +153,29 @@ def test_streams_go_on_meanwhile_and_are_refused_afterwards(
         Splice(spec, pipeline.spark)
 
 
+def test_a_commit_that_changes_no_row_meanwhile_is_no_obstacle(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the newest commit of the new table, and was made for the old number of buckets."""
+    deliver(pipeline, 1)
+    spec = spec_of(pipeline, 1)
+    pipeline.run(spec)
+
+    def copy(*words: object, real: Callable[..., None] = module._Work._copy) -> None:
+        real(*words)
+        pipeline.deliver("a", {"k": "N1", "at": 0, "x": 100})  # too late to win
+        pipeline.run(spec)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module._Work, "_copy", copy)
+        assert rebucket(spec, 3, spark=pipeline.spark).caught_up == 0
+
+    grown = spec_of(pipeline, 3)
+    deliver(pipeline, 2)
+    assert pipeline.run(grown).batches == 2
+    assert is_valid(pipeline, grown)
+
+
 class CutOff(BaseException):
     """What a kill is to the steps that follow."""
 

@@ -136,7 +136,7 @@ def test_a_restore_in_the_middle_of_a_run(pipeline: Pipeline) -> None:
     deliver(pipeline, 4)
 
     restore(spec, kept, spark=pipeline.spark)
-    assert pipeline.table(spec).restore_mark.savepoint() is None
+    assert pipeline.table(spec).restore_mark.found() is None
     wait_for(lambda: len(pipeline.timeline(spec).commits) == 8)
     deliver(pipeline, 5)
     wait_for(lambda: len(pipeline.timeline(spec).commits) == 10)
@@ -174,6 +174,9 @@ def test_a_restore_with_a_spec_that_lacks_a_stream_of_the_table_is_refused(
     only_a = pipeline.spec(ONLY_A, name="a.toml")
     kept = savepoint(only_a, spark=pipeline.spark)
     assert f"the savepoint {kept} has no checkpoint of b, which the spec does not name" in caplog.text
+    caplog.clear()
+    assert savepoint(spec, spark=pipeline.spark) == kept
+    assert "no checkpoint" not in caplog.text
     deliver(pipeline, 2)
     pipeline.run(spec)
 
@@ -184,7 +187,7 @@ def test_a_restore_with_a_spec_that_lacks_a_stream_of_the_table_is_refused(
     assert newest(pipeline, spec) == (2, 2.0)
     restore(spec, kept, spark=pipeline.spark)
     assert newest(pipeline, spec) == (1, 1.0)
-    pipeline.run(spec)
+    assert [stream.batches for stream in pipeline.run(spec).streams] == [1, 1]
     assert newest(pipeline, spec) == (2, 2.0)
     assert is_valid(pipeline, spec)
 
@@ -204,6 +207,42 @@ def test_a_restore_that_would_add_events_twice_is_refused(pipeline: Pipeline) ->
     deliver(pipeline, 3)
     pipeline.run(spec)
     assert newest(pipeline, spec) == (1 + 2 + 3, 3.0)
+    assert is_valid(pipeline, spec)
+
+
+def test_a_restore_takes_back_sums_of_direct_writes(pipeline: Pipeline) -> None:
+    """They have no checkpoint: the caller writes the later ones again."""
+    spec = pipeline.spec(SUMMED)
+    schema = "k string, at bigint, x int, note string"
+    writer = Splice(spec, pipeline.spark)
+    for number in (1, 2):
+        writer.write(
+            pipeline.spark.createDataFrame([("N1", number, number, "")], schema), "a", batch_id=number
+        )
+        if number == 1:
+            kept = savepoint(spec, spark=pipeline.spark)
+
+    assert restore(spec, kept, spark=pipeline.spark).dropped == 1
+
+    assert newest(pipeline, spec) == (1, None)
+
+
+def test_bad_rows_of_a_batch_that_stays_stay_in_quarantine(pipeline: Pipeline) -> None:
+    """The table has the batch and the checkpoint does not: it is skipped, so its bad rows come only once."""
+    pipeline.deliver("b", {"k": "N1", "seen": NOON, "y": 1}, {"k": "N2", "seen": NOON, "y": "bad"})
+    spec = pipeline.spec()
+    pipeline.run(spec)
+    pipeline.forget_last_batch("b")
+    kept = savepoint(spec, spark=pipeline.spark)
+    deliver(pipeline, 2)
+    pipeline.run(spec)
+    quarantined = pipeline.quarantined("b")
+    assert len(quarantined) == 1
+
+    restore(spec, kept, spark=pipeline.spark)
+    pipeline.run(spec)
+
+    assert pipeline.quarantined("b") == quarantined
     assert is_valid(pipeline, spec)
 
 
@@ -238,13 +277,15 @@ def test_a_restore_that_was_cut_off_is_finished_by_running_it_again(
         with pytest.raises(CutOff):
             restore(spec, kept, spark=pipeline.spark)
 
+    with pytest.raises(ConfigError, match=rf"also names b, .*finish it: .* restore {spec.path} {kept}\."):
+        restore(pipeline.spec(ONLY_A, name="a.toml"), kept, spark=pipeline.spark)
     before = pipeline.timeline(spec).instants()
     frame = pipeline.spark.createDataFrame([("N1", 9, 9, "")], "k string, at bigint, x int, note string")
     for refused in (
         lambda: pipeline.run(spec),
         lambda: run_services(spec, once=True, spark=pipeline.spark),
         lambda: Splice(spec, pipeline.spark).write(frame, "a"),
-        lambda: savepoint(spec, spark=pipeline.spark),
+        lambda: savepoint(pipeline.spec(ONLY_A, name="a.toml"), spark=pipeline.spark),
     ):
         with pytest.raises(UnfinishedRestoreError, match=f"asynclock pipeline restore {spec.path} {kept}"):
             refused()

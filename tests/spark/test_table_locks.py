@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from asynclock.spark.spec.model import Spec
 
 BESIDE = {'url = "locks"\n': ""}
+COW = {'key = ["k"]': 'key = ["k"]\ntype = "cow"', "compaction = { every_commits = 2 }\n": ""}
 ELSEWHERE = {'url = "locks"': 'url = "elsewhere"'}
 
 
@@ -92,10 +93,11 @@ def test_an_overwrite_of_the_table_does_not_free_its_locks(pipeline: Pipeline) -
     assert pipeline.spark.read.format("hudi").load(spec.table.path).count() == 3
 
 
-def test_another_lock_url_is_refused_naming_both(pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("kind", [{}, COW], ids=["mor", "cow"])
+def test_another_lock_url_is_refused_naming_both(pipeline: Pipeline, kind: dict[str, str]) -> None:
     """A spec whose locks are elsewhere is refused, and nothing is created there."""
-    before = fed(pipeline, {}).locks.url
-    spec = pipeline.spec(ELSEWHERE)
+    before = fed(pipeline, kind).locks.url
+    spec = pipeline.spec(kind | ELSEWHERE)
     files = pipeline.everything()
 
     reason = refusal(spec, pipeline.spark)

@@ -1,4 +1,4 @@
-"""The refusal of batches that a sum may have counted already."""
+"""The refusal of batches that are not those of the table, or that a sum may have counted already."""
 
 from __future__ import annotations
 
@@ -69,15 +69,17 @@ def test_another_query_is_refused(spec: Spec, other: Spec) -> None:
         ('{"topic":{"0":5,"1":7}}', '{"topic":{"0":5,"1":8}}'),
     ],
 )
-def test_a_batch_that_is_another_one_is_refused(spec: Spec, committed: str, end: str) -> None:
+def test_a_batch_that_is_another_one_is_refused(spec: Spec, other: Spec, committed: str, end: str) -> None:
     """It ends at another place, or has other files."""
     with pytest.raises(SpecError, match="batch 3 of the checkpoint is not the batch 3 that the table has"):
         refuse_another_batch(spec, spec.stream("a"), 3, committed, end)
+    with pytest.raises(SpecError, match=r"its events would be skipped.*or name a new checkpoint"):
+        refuse_another_batch(other, other.stream("a"), 3, committed, end)
     for same in (committed, end):
         refuse_another_batch(spec, spec.stream("a"), 3, same, same)
 
 
 @pytest.mark.parametrize("committed", [None, "", '{"logOffset":3}'])
 def test_a_commit_that_does_not_say_its_files_passes(spec: Spec, committed: str | None) -> None:
-    """As one of before the stream had a sum."""
+    """As that of a direct write."""
     refuse_another_batch(spec, spec.stream("a"), 3, committed, '{"logOffset":3,"files":"f00d"}')

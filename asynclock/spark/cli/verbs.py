@@ -421,7 +421,7 @@ def move_to_utc(spec: str, *, wait: float | None) -> int:
     """Move the timeline of SPEC's table from the local times of its drivers to UTC, once.
 
     New tables are in UTC. The table must have nothing pending, and no instant that is later than now in UTC;
-    else this says how long to wait. Stop drivers of earlier versions, and of other zones, before.
+    else this says how long to wait. First stop all drivers, also those in other zones.
     """
     from asynclock.spark import load_spec, to_utc  # noqa: PLC0415  needs the extra
 

@@ -1,6 +1,6 @@
 """The commits of a table before it was copied into other buckets.
 
-The copy has one commit of all rows. Which batches the rows come from is in a file of its metadata, so that no
+The copy has one commit of all rows. A file in its metadata lists the batches that the rows come from. So no
 batch is written again, and a validation knows what it expects. The file moves with the table.
 """
 

@@ -121,7 +121,7 @@ def unfinished(spec: Spec, rebucket: Rebucket, reason: str) -> UnfinishedRebucke
 
 
 def move(files: HadoopFiles, source: str, target: str, check: Callable[[], object]) -> None:
-    """Move a table, in so far as it has not been moved before.
+    """Move a table, or the rest of it if an earlier call was interrupted.
 
     On a local disk this is one rename. Object stores have none for a folder, so each file is moved, the
     properties first: without them Hudi sees no table in the rest. They also arrive last.

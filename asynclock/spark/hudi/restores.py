@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from asynclock.spark.errors import UnfinishedRestoreError
@@ -10,6 +12,21 @@ from asynclock.spark.errors import UnfinishedRestoreError
 if TYPE_CHECKING:
     from asynclock.spark.hadoop import HadoopFiles
     from asynclock.spark.spec.model import Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore:
+    """A restore that has begun.
+
+    Attributes:
+        savepoint: The savepoint.
+        spec: The file of its spec.
+        streams: The streams whose checkpoints it sets back.
+    """
+
+    savepoint: str
+    spec: str
+    streams: list[str]
 
 
 class RestoreMark:
@@ -25,14 +42,16 @@ class RestoreMark:
         self._files = files
         self._url = f"{spec.table.kept}/restore.json"
 
-    def savepoint(self) -> str | None:
-        """Return the savepoint of the restore that has begun, or None."""
+    def found(self) -> Restore | None:
+        """Return the restore that has begun, or None."""
         text = self._files.read(self._url)
-        return None if text is None else str(json.loads(text)["savepoint"])
+        return None if text is None else Restore(**json.loads(text))
 
     def put(self, savepoint: str) -> None:
-        """Note that a restore begins."""
-        self._files.write(self._url, json.dumps({"savepoint": savepoint}))
+        """Note that a restore to a savepoint begins, with the spec of this mark."""
+        streams = [stream.name for stream in self._spec.streams]
+        begun = Restore(savepoint=savepoint, spec=str(self._spec.path), streams=streams)
+        self._files.write(self._url, json.dumps(dataclasses.asdict(begun)))
 
     def remove(self) -> None:
         """Note that it has ended."""
@@ -44,7 +63,7 @@ class RestoreMark:
         Raises:
             UnfinishedRestoreError: One has.
         """
-        if (savepoint := self.savepoint()) is not None:
+        if (begun := self.found()) is not None:
             raise UnfinishedRestoreError(
-                path=self._spec.table.path, savepoint=savepoint, spec=str(self._spec.path)
+                path=self._spec.table.path, savepoint=begun.savepoint, spec=begun.spec
             )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Timeline:
-    """Lists the timeline of one table. It keeps nothing between two calls.
+    """Lists the timeline of one table, read at each call unless that says otherwise.
 
     Not thread-safe.
 
@@ -135,8 +135,10 @@ class Timeline:
         if meta is None:
             return None
         active = active_timeline(meta)
-        completed = active.getDeltaCommitTimeline().filterCompletedInstants().getInstants()
-        for instant in sorted(items(completed), key=lambda one: str(one.getCompletionTime()), reverse=True):
+        # A batch is a deltacommit, or a commit if the table is copy-on-write.
+        completed = active.getCommitsTimeline().filterCompletedInstants().getInstants()
+        writes = (one for one in items(completed) if str(one.getAction()) in WRITES)
+        for instant in sorted(writes, key=lambda one: str(one.getCompletionTime()), reverse=True):
             metadata = dict(active.readCommitMetadata(instant).getExtraMetadata())
             if METADATA_PREFIX + "stream" in metadata:
                 return BatchCommit.parse(instant.requestedTime(), instant.getCompletionTime(), metadata)

@@ -19,6 +19,7 @@ from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.column_groups import TOMBSTONE
 from asynclock.spark.spec.joins import ViewSpec
 from asynclock.spark.spec.load import misplaced
+from asynclock.spark.work.worker import working
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -83,7 +84,7 @@ def register(spec: Spec, spark: SparkSession, *, name: str | None = None) -> Non
         raise ConfigError(setting="name", value=view, reason=reason)
     table.refuse_other_locks()
     if not table.is_guarded():
-        with spec.locks.connect() as client, client.lock(CREATION_LOCK).hold():
+        with working(table, CREATION_LOCK, "a registration"):
             table.guard()
     stored = view + STORED
     if spark.catalog.tableExists(stored):

@@ -37,7 +37,7 @@ from asynclock.spark.results import RebucketReport
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.load import misplaced
 from asynclock.spark.spec.model import RECORD_KEY
-from asynclock.spark.work.worker import reserved
+from asynclock.spark.work.worker import Worker, reserved
 from asynclock.spark.writer.sql_text import nullable, quoted
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from asynclock import sync
     from asynclock.spark.hudi.columns import Stored
     from asynclock.spark.spec.model import Spec
-    from asynclock.spark.work.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -73,14 +72,14 @@ def rebucket(
 
     Streams and services go on while the rows are copied. They wait while the copy catches up, is compared
     with the table, and takes its place. Afterwards they are refused until ``buckets`` in the spec is the new
-    number. Killed at any moment, it is run again. A table that is being exchanged is refused by everyone else
-    until then.
+    number. If the process is killed, at any moment, run it again. Everyone else is refused a table that is
+    being exchanged until then.
 
     Args:
         spec: The table, with its old number of buckets or the new one.
         buckets: The new number, per partition.
         timeout: Longest wait for work in flight, in seconds; None: no limit. With a number it also waits that
-            long for another rebucket, or for the lease of a killed one, which else is an error at once.
+            long for another rebucket or for the lease of a killed one; otherwise that is an error at once.
         spark: A session with Hudi and the merger; None: the one that runs in this process, else one is
             started.
 
@@ -89,7 +88,7 @@ def rebucket(
             cut off and comes first. Nothing was changed.
         SpecError: The table is a plain one, there is no table, or it is not the one of the spec. Nothing was
             changed.
-        AcquireTimeoutError: Another process is at it, or the table was not reserved in time. Nothing was
+        AcquireTimeoutError: Another rebucket is running, or the table was not reserved in time. Nothing was
             changed.
         UnfinishedRebucketError: It failed, for example because the disk is full. ``reason`` says what is
             left.
@@ -117,6 +116,7 @@ class _Work:
         self._lease = lease
         self._id = str(uuid.uuid4())
         self._writes = 0
+        self._worker = Worker(Table(spec, spark), lease, "rebucket")
         self._mark = Table(spec, spark).rebucket_mark
         self._started = time.monotonic()
 
@@ -129,7 +129,8 @@ class _Work:
                     f"--buckets {begun.buckets}. Nothing was changed"
                 )
                 raise ConfigError(setting="buckets", value=self._buckets, reason=reason)
-            with reserved(Table(self._spec, self._spark), "rebucket", timeout=timeout) as worker:
+            table = Table(self._spec, self._spark)
+            with reserved(table, "rebucket", timeout=timeout, finishes=True) as worker:
                 at = time.monotonic()
                 self._exchange(begun, worker)
                 return self._report(begun, None, 0, at)
@@ -199,7 +200,6 @@ class _Work:
         with reserved(Table(table.spec, self._spark), "rebucket", timeout=timeout) as worker:
             at = time.monotonic()
             old = Table(table.spec, self._spark)
-            old.restore_mark.refuse()
             old.check_writable()
             if not copied:
                 self._copy(rebucket, old)
@@ -214,7 +214,8 @@ class _Work:
     def _copy_meanwhile(self, rebucket: Rebucket, table: Table) -> bool:
         """Copy the rows while others write; return False if cleaning has taken files away meanwhile."""
         try:
-            self._copy(rebucket, table)
+            with self._worker.piece():
+                self._copy(rebucket, table)
         except (Py4JError, PySparkException) as error:
             if not any(_GONE in f"{one.getClass().getName()} {one.getMessage()}" for one in causes(error)):
                 raise
@@ -339,8 +340,13 @@ def carry(source: Table, target: Table) -> None:
         source: The table, which nobody writes meanwhile.
         target: The copy.
     """
+    buckets = target.spec.table.buckets  # one of them may be the newest commit, which says the number
     lines: list[dict[str, object]] = [
-        {"requested": one.requested, "completed": one.completed, "metadata": one.metadata()}
+        {
+            "requested": one.requested,
+            "completed": one.completed,
+            "metadata": dataclasses.replace(one, buckets=buckets).metadata(),
+        }
         for one in source.timeline.commits
     ]
     if newest := source.timeline.newest_completion():

@@ -98,7 +98,6 @@ def repair(spec: Spec, *, spark: SparkSession | None = None, timeout: float | No
         session_for(spec, "asynclock repair", spark=spark) as running,
         reserved(Table(spec, running), "repair", timeout=timeout) as worker,
     ):
-        worker.admit()
         return _Repair(Table(spec, own_session(running)), worker.lease).run()
 
 

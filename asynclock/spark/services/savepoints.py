@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock._shared.words import printable
 from asynclock.errors import ConfigError
-from asynclock.spark.hudi.instants import CLUSTERED, DELETES, REBUCKET, WRITES
+from asynclock.spark.hudi.instants import CLUSTERED, DELETES, WRITES
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
@@ -29,15 +29,15 @@ from asynclock.spark.source.checkpoint import Checkpoint
 from asynclock.spark.spec.functions import sums
 from asynclock.spark.work.worker import reserved
 from asynclock.spark.writer.batch_columns import commit_nothing
-from asynclock.spark.writer.splice import DIRECT_QUERY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from pyspark.sql import SparkSession
 
     from asynclock.spark.hudi.instants import BatchCommit, Instant
+    from asynclock.spark.hudi.restores import Restore
     from asynclock.spark.spec.model import Spec, StreamSpec
     from asynclock.spark.work.worker import Worker
 
@@ -65,7 +65,6 @@ def savepoint(spec: Spec, *, timeout: float | None = None, spark: SparkSession |
         StrayFilesError: The table has files outside its buckets, whose rows a restore could lose.
     """
     with _reserved(spec, timeout, spark, "savepoint") as work:
-        work.worker.admit()
         return work.keep()
 
 
@@ -93,7 +92,7 @@ def restore(
     """
     with session_for(spec, "asynclock restore", spark=spark) as found:
         _Savepoints(Table(spec, found)).check(savepoint)  # before the streams have to wait
-        with _reserved(spec, timeout, found, "restore") as work:
+        with _reserved(spec, timeout, found, "restore", finishes=True) as work:
             return work.go_back(savepoint)
 
 
@@ -108,7 +107,6 @@ def delete_savepoint(
         UnfinishedRestoreError: A restore has been left half done.
     """
     with _reserved(spec, timeout, spark, "savepoint") as work:
-        work.worker.admit()
         work.savepoints.check(savepoint)
         work.savepoints.delete(savepoint)
 
@@ -173,10 +171,12 @@ class _Savepoints:
 
 
 @contextlib.contextmanager
-def _reserved(spec: Spec, timeout: float | None, spark: SparkSession | None, name: str) -> Iterator[_Work]:
+def _reserved(
+    spec: Spec, timeout: float | None, spark: SparkSession | None, name: str, *, finishes: bool = False
+) -> Iterator[_Work]:
     with (
         session_for(spec, f"asynclock {name}", spark=spark) as found,
-        reserved(Table(spec, found), name, timeout=timeout) as worker,
+        reserved(Table(spec, found), name, timeout=timeout, finishes=finishes) as worker,
     ):
         yield _Work(Table(spec, own_session(found)), worker)
 
@@ -198,17 +198,19 @@ class _Work:
         refuse_missing(self._table)
         self._table.check_writable()
         instant = self._last_commit()
-        if instant in self.savepoints.all():
+        there = [one.name for one in self._spec.streams if self._files.exists(one.checkpoint)]
+        kept = self.savepoints.streams(instant) if instant in self._timeline.savepoints() else None
+        if kept is not None and set(there) <= set(kept):
             return instant
-        streams = []
+        streams = list(kept or [])
         for stream in self._spec.streams:
             self._lease.check()
-            copy = f"{self.savepoints.folder(instant)}/{stream.name}"
-            self._files.delete(copy)
-            if self._files.exists(stream.checkpoint):
+            if stream.name in there and stream.name not in streams:
+                copy = f"{self.savepoints.folder(instant)}/{stream.name}"
+                self._files.delete(copy)
                 self._files.copy(stream.checkpoint, copy)
                 streams.append(stream.name)
-        if unknown := self._unknown(self._timeline.commits):
+        if unknown := self._unknown(self._timeline.commits, known=streams):
             log.warning(
                 "the savepoint %s has no checkpoint of %s, which the spec does not name: after a restore "
                 "they read all their files or records again. Make it with a spec that names all streams",
@@ -251,18 +253,16 @@ class _Work:
     def go_back(self, savepoint: str) -> RestoreReport:
         """Set table and checkpoints back; each step may be repeated."""
         mark = self._table.restore_mark
-        if (begun := mark.savepoint()) not in {None, savepoint}:
-            reason = (
-                f"a restore to {begun} has been left half done; finish that one first. Nothing was changed"
-            )
-            raise ConfigError(setting="savepoint", value=savepoint, reason=reason)
+        if (begun := mark.found()) is not None:
+            self._refuse_another_restore(begun, savepoint)
         self.savepoints.check(savepoint)
         commits = self._timeline.commits
         dropped = [commit for commit in commits if commit.requested > savepoint]
         kept = self.savepoints.streams(savepoint) or []
+        stay = [commit for commit in commits if commit.requested <= savepoint]
         if begun is None:
             self._refuse_lost_events(dropped)
-            self._refuse_double_sums([one for one in commits if one.requested <= savepoint], kept)
+            self._refuse_double_sums(stay, kept)
         self._lease.check()
         mark.put(savepoint)
         for later in self._timeline.savepoints():
@@ -272,7 +272,8 @@ class _Work:
             client.restoreToSavepoint(savepoint)
         for stream in self._spec.streams:
             self._lease.check()
-            self._set_back(stream, f"{self.savepoints.folder(savepoint)}/{stream.name}", stream.name in kept)
+            copy = f"{self.savepoints.folder(savepoint)}/{stream.name}"
+            self._set_back(stream, copy, stay, is_kept=stream.name in kept)
         self._lease.check()
         mark.remove()
         log.info("the table %s is at the savepoint %s", self._spec.table.path, savepoint)
@@ -281,6 +282,19 @@ class _Work:
             dropped=len(dropped),
             undone_deletes=tuple(commit.query_id for commit in dropped if commit.stream == DELETES),
         )
+
+    def _refuse_another_restore(self, begun: Restore, savepoint: str) -> None:
+        """Refuse to finish a restore that has begun in another way than it began."""
+        finish = f"finish it: asynclock pipeline restore {begun.spec} {begun.savepoint}. Nothing was changed"
+        if begun.savepoint != savepoint:
+            reason = f"a restore to {begun.savepoint} has been left half done; {finish}"
+            raise ConfigError(setting="savepoint", value=savepoint, reason=reason)
+        if missing := sorted(set(begun.streams) - set(self._names())):
+            reason = (
+                f"this restore has begun with a spec that also names {', '.join(missing)}, whose checkpoints "
+                f"must be set back too; {finish}"
+            )
+            raise ConfigError(setting="streams", value=self._names(), reason=reason)
 
     def _refuse_lost_events(self, dropped: list[BatchCommit]) -> None:
         """Refuse to drop batches of a stream without its checkpoint, for the stream would then skip them."""
@@ -296,7 +310,7 @@ class _Work:
         """Refuse to let a stream with a sum read again what the savepoint has of it."""
         for stream in self._spec.streams:
             if (names := sums(stream.merge)) and stream.name not in kept:
-                if not any(commit.stream == stream.name for commit in stay):
+                if not any(commit.stream == stream.name and commit.offset for commit in stay):
                     continue
                 reason = (
                     f"the savepoint has batches of stream {stream.name} but no checkpoint of it, since its "
@@ -305,15 +319,15 @@ class _Work:
                 )
                 raise ConfigError(setting="streams", value=stream.name, reason=reason)
 
-    def _unknown(self, commits: list[BatchCommit]) -> str:
-        """Return the names of streams with such commits that the spec does not have, as a list in text."""
-        found = {commit.stream for commit in commits if commit.query_id != DIRECT_QUERY}
-        return ", ".join(map(printable, sorted(found - {DELETES, REBUCKET, *self._names()})))
+    def _unknown(self, commits: list[BatchCommit], known: Iterable[str] = ()) -> str:
+        """Return the streams that have read a source for such commits, and that the spec does not name."""
+        found = {commit.stream for commit in commits if commit.offset}  # a direct write has no checkpoint
+        return ", ".join(map(printable, sorted(found.difference(known, self._names()))))
 
     def _names(self) -> list[str]:
         return [stream.name for stream in self._spec.streams]
 
-    def _set_back(self, stream: StreamSpec, copy: str, is_kept: bool) -> None:  # noqa: FBT001
+    def _set_back(self, stream: StreamSpec, copy: str, stay: list[BatchCommit], *, is_kept: bool) -> None:
         """Set the checkpoint of one stream back; a stream without one then reads all files again."""
         self._files.delete(stream.checkpoint)
         if not is_kept:
@@ -322,6 +336,8 @@ class _Work:
         # Batches that are read again quarantine their bad rows again, perhaps under other batch numbers.
         done = [int(name) for name in self._files.names(f"{stream.checkpoint}/commits") if name.isdigit()]
         query_id = Checkpoint(self._spec, stream, self._table.spark).query_id()
+        # The table may have a batch that its checkpoint does not: it is skipped, not read again.
+        done += [one.batch_id for one in stay if (one.stream, one.query_id) == (stream.name, query_id)]
         aside = f"{stream.quarantine}/query={query_id}"
         for name in self._files.names(aside):
             if (batch := _BATCH.fullmatch(name)) and int(batch[1]) > max(done, default=-1):

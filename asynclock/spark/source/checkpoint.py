@@ -21,7 +21,7 @@ from asynclock.spark.spec.functions import sums
 from asynclock.spark.spec.load import misplaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
 
@@ -187,10 +187,10 @@ class Checkpoint:
         text = self._files.read(f"{self._stream.checkpoint}/offsets/{batch_id}")
         return "" if text is None else text.splitlines()[-1]
 
-    def end(self, batch_id: int) -> str:
-        """Return ``offset``; if the stream has a sum, with a digest of the files of the batch."""
+    def end(self, batch_id: int, due: Iterable[tuple[str, int]] | None) -> str:
+        """Return ``offset`` with a digest of the files of the batch, as ``due`` returns them."""
         offset = self.offset(batch_id)
-        if not offset or not sums(self._stream.merge) or (due := self.due(batch_id)) is None:
+        if not offset or due is None:
             return offset
         digest = hashlib.sha256("\n".join(sorted(url for url, _ in due)).encode()).hexdigest()
         return json.dumps(json.loads(offset) | {"files": digest}, separators=(",", ":"))

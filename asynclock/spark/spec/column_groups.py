@@ -87,7 +87,7 @@ class ColumnGroup:
 
     @property
     def says_deleted(self) -> bool:
-        """Whether a row without the needed column has an event all the same if it is a tombstone."""
+        """Whether a tombstone counts as an event even without a value in the needed column."""
         return False
 
     @property

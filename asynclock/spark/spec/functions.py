@@ -126,7 +126,7 @@ class FunctionGroup(ColumnGroup):
         return found | {self.stored_tombstone: _TOMBSTONE_COLUMN} if with_tombstone else found
 
     def owns(self, physical: str) -> bool:  # noqa: ARG002  as the other has it
-        """Return False: an event without the column is no event for it."""
+        """Return False: an event without the column does not count for this group."""
         return False
 
 

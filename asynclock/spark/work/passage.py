@@ -1,4 +1,4 @@
-"""How work gets past a reservation of its table: announced, parked while it waits, and then parked no more.
+"""How work waits for the end of a reservation: it announces itself, parks, and unparks.
 
 The coroutines run on any loop of the caller. docs/concepts/reservation.md says why this is safe.
 """
@@ -33,7 +33,7 @@ class Passage:
     Args:
         client: The worker's client of the locks.
         lease: The lease of the work, held by the caller; taken before the first look.
-        parking: Returns another client, whose holder is what it is called with.
+        parking: Returns another client, with the holder that it is called with.
         worker: Name of the waiting worker, for the log.
     """
 
@@ -70,7 +70,7 @@ class Passage:
             AcquireTimeoutError: The table was reserved, or the store did not answer, for too long.
             LeaseLostError: The lease of the work was lost meanwhile.
             BackendError: The store refuses, and waiting does not help.
-            RecordCorruptError: The register is none.
+            RecordCorruptError: The stored object is not a register.
             ConfigError: The register has no room for another name.
         """
         loop, poll = asyncio.get_running_loop(), self._client.settings.poll_interval

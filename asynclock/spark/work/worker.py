@@ -220,16 +220,22 @@ def working(table: Table, lock: str, name: str, *, timeout: float | None = None)
 
 
 @contextlib.contextmanager
-def reserved(table: Table, name: str, *, timeout: float | None = None) -> Iterator[Worker]:
+def reserved(
+    table: Table, name: str, *, timeout: float | None = None, finishes: bool = False
+) -> Iterator[Worker]:
     """Reserve the table for the body, and cancel the body's jobs if the reservation is lost.
 
     Args:
         table: The table; its session runs the body's jobs.
         name: Name of the worker, for the names of the jobs.
         timeout: Longest wait for the reservation, in seconds; None: no limit.
+        finishes: Whether the job may begin on a table that a restore or a rebucket has left half done, since
+            it finishes that.
 
     Raises:
         AcquireTimeoutError: Another job has reserved the table.
+        UnfinishedRestoreError: A restore has been left half done.
+        UnfinishedRebucketError: A rebucket has been left half done.
         TableBusyError: Work in flight did not end in time.
         LeaseLostError: The reservation was lost.
         SpecError: The table was written under other locks.
@@ -237,4 +243,6 @@ def reserved(table: Table, name: str, *, timeout: float | None = None) -> Iterat
     with Reservation(table) as reservation, reservation.held(timeout) as lease:
         worker = Worker(table, lease, name)
         with worker.piece():
+            if not finishes:
+                worker.admit()
             yield worker

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SAMPLE: Final = 500
+_FEW_ROWS: Final = 1000
+"""Up to this many rows, one task is faster than several with a shuffle."""
 
 
 class Batches:
@@ -101,10 +103,11 @@ class Batches:
         name = self._stream.name
         done = BatchReport(stream=name, batch_id=batch_id, skipped=True, reservation_seconds=waited)
         # After the first uncommitted batch, all batches of a query are new: the write looks at the timeline.
-        end = self.checkpoint.end(batch_id)
+        due = self.checkpoint.due(batch_id)
+        end = self.checkpoint.end(batch_id, due)
         if self._is_ahead or not self._splice.committed(name, batch_id, offset=end):
             self._is_ahead = True
-            with self.source.settled(frame, self.checkpoint.due(batch_id)) as batch:
+            with self.source.settled(frame, due) as batch:
                 self._tell_unnamed_columns()
                 done = dataclasses.replace(done, rows=batch.rows, quarantined=batch.bad, skipped=False)
                 if batch.bad:
@@ -113,6 +116,8 @@ class Batches:
                 # Commit it even without a good row: otherwise the timeline would look as if the batch was
                 # never read.
                 events = self.source.good(batch.frame)
+                if batch.rows <= _FEW_ROWS:
+                    events = events.coalesce(1)
                 self._splice.write(events, name, batch_id=batch_id, lease=lease, offset=end, stop=self._stop)
         elif self._tried is not None and self._tried.batch_id == batch_id:
             # An earlier attempt of this run committed the batch and failed afterwards.

@@ -1,7 +1,8 @@
-"""The refusal of batches whose events a sum may have counted already.
+"""The refusal of batches that are not the ones that the table has under their numbers.
 
-By every other merge function an event that comes again gives the same value. So a stream with a sum is
-written by one query, in numbered batches, and a batch of a number is always the same one.
+A batch is skipped if the table has its number. If it holds other events, they would be lost. An event that
+comes again changes nothing, except in a sum. So a stream with a sum is also written by one query only, in
+numbered batches.
 """
 
 from __future__ import annotations
@@ -76,10 +77,12 @@ def refuse_another_batch(
     if all(before[name] == now[name] for name in before.keys() & now.keys()):
         return
     names = ", ".join(sums(stream.merge))
+    harm = f"{names} would count events twice, or lose some" if names else "its events would be skipped"
+    remedy = "" if names else ", or name a new checkpoint, with which everything is read again"
     reason = (
         f"batch {batch_id} of the checkpoint is not the batch {batch_id} that the table has, as if the "
-        f"checkpoint was set back or cut by hand: {names} would count events twice, or lose some. Nothing "
-        "was written; put the former checkpoint back, or restore a savepoint, which sets the table back too"
+        f"checkpoint was set back or cut by hand: {harm}. Nothing was written; put the former checkpoint "
+        f"back, or restore a savepoint, which sets the table back too{remedy}"
     )
     raise _refused(spec, stream, reason)
 

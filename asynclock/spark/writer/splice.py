@@ -30,7 +30,6 @@ from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.view_names import carried_names
 from asynclock.spark.retry import CONFLICT, retry
 from asynclock.spark.source.reading import ARRIVAL, event_columns
-from asynclock.spark.spec.functions import sums
 from asynclock.spark.spec.keys import unfit
 from asynclock.spark.work.leases import acquire_until
 from asynclock.spark.work.worker import working
@@ -126,16 +125,16 @@ class Splice:
             stream: Name of the stream.
             batch_id: Number of the batch in its query.
             query_id: The query; default: the running streaming query, else ``direct``.
-            offset: The end of the batch in its source, which is compared if the stream has a sum.
+            offset: The end of the batch in its source, which is compared with that of the commit.
 
         Raises:
-            SpecError: The stream has a sum, and the commit of that number is of another batch.
+            SpecError: The commit of that number is of another batch.
         """
         self._commits.refresh()
         batch = (stream, query_id or self._query_id(), batch_id)
         if not self._commits.has(*batch):
             return False
-        if offset and sums(self._spec.stream(stream).merge):
+        if offset:
             found = (one.offset for one in self._table.timeline.commits if one.batch == batch)
             refuse_another_batch(self._spec, self._spec.stream(stream), batch_id, next(found, None), offset)
         return True

@@ -291,7 +291,7 @@ def sampled_text(key: Key) -> str:
 
 
 def rank_among(cells: Cells, places: Iterable[int]) -> Any:  # noqa: ANN401  as events have it
-    """The ordering value among the cells of an event, of several columns a tuple; None: one of it is null."""
+    """Return the ordering value of an event: a tuple if several columns order it, None if one is null."""
     values = tuple(cells[place] for place in places)
     return None if None in values else values if len(values) > 1 else values[0]
 

@@ -18,7 +18,7 @@ _WHY: Final = "The spec's [hudi]."
 def user(spec: HudiSpec, use: Use) -> Iterator[Option]:
     """Yield the options of the user.
 
-    A value of the environment is no property of a statement, which the catalog would keep in clear text.
+    Values of the environment are left out of statements: the catalog would store them in clear text.
     """
     options = spec.synced() if use == "sync" else spec.passed()
     for key, value in options.items():

@@ -28,7 +28,7 @@ import scala.collection.Seq;
 /**
  * Source files read strictly, one file in one task; called from Python.
  *
- * <p>docs/concepts/splice.md says what a file may say. A row carries its values or a reason; a row without a line
+ * <p>docs/concepts/pipeline/files.md says what a file may say. A row carries its values or a reason; a row without a line
  * stands for a bad file, whose other rows the caller drops.
  */
 public final class SourceFiles {
