@@ -296,7 +296,13 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a batch orders its rows by the first column only",
-        (Change(NEWEST, "[types[name] for name in stream.ordering]", "[types[stream.ordering[0]]]"),),
+        (
+            Change(
+                NEWEST,
+                "[types[name] for name in self._table.layout.batch_ordering(stream)]",
+                "[types[stream.ordering[0]]]",
+            ),
+        ),
         _TESTS + "test_functions.py::test_the_last_ordering_column_decides_between_two_rows_of_a_batch",
     ),
     PipelineMutant(
@@ -348,7 +354,7 @@ PIPELINE_MUTANTS: Final = (
     ),
     PipelineMutant(
         "a batch is reduced by the ordering value if the later commit wins",
-        (Change(NEWEST, 'table.merge in {"splice", "event_time"}', "True"),),
+        (Change(NEWEST, "self._table.layout.batch_ordering(stream)", "stream.ordering"),),
         _TESTS + "test_plain.py::test_rows_of_one_batch_are_merged_in_the_order_of_arrival[commit_time]",
     ),
     PipelineMutant(

@@ -1,4 +1,7 @@
-"""The ways to store the streams of a table: each stream in columns of its own, or whole rows."""
+"""The ways to store the streams of a table: each stream in columns of its own, or whole rows.
+
+The stored names of columns are in the spec, which must know them without Spark.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +42,14 @@ class Layout(ABC):
         one_partition: Whether the rows of a key are in one partition.
         logs_events: Whether the logs of a commit have its rows unmerged.
         in_groups: Whether the columns of a stream are merged in groups, which a view puts together.
+        null_keeps_value: Whether a null of a row leaves the value that an earlier row has given.
     """
 
     in_buckets: bool
     one_partition: bool
     logs_events: bool
     in_groups: bool
+    null_keeps_value: bool
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -68,6 +73,10 @@ class Layout(ABC):
     @abstractmethod
     def further_groups(self, stream: StreamSpec) -> tuple[ColumnGroup, ...]:
         """Return the groups of a stream, without the first, which have an order of their own in a batch."""
+
+    @abstractmethod
+    def batch_ordering(self, stream: StreamSpec) -> tuple[str, ...]:
+        """Return the columns that order the events of a key in a batch; none: the later row wins."""
 
     @abstractmethod
     def origins(self, stream: StreamSpec) -> dict[str, tuple[str, str]]:
@@ -140,6 +149,7 @@ class SpliceLayout(Layout):
     in_buckets = True
     one_partition = True
     in_groups = True
+    null_keeps_value = False
 
     @property
     def logs_events(self) -> bool:  # type: ignore[override]
@@ -170,6 +180,10 @@ class SpliceLayout(Layout):
     def further_groups(self, stream: StreamSpec) -> tuple[ColumnGroup, ...]:
         """Return all but the stream's own group."""
         return stream.column_groups(self._spec.table)[1:]
+
+    def batch_ordering(self, stream: StreamSpec) -> tuple[str, ...]:
+        """Return those of the stream."""
+        return stream.ordering
 
     def origins(self, stream: StreamSpec) -> dict[str, tuple[str, str]]:
         """Return those of each group, by the physical names."""
@@ -235,6 +249,11 @@ class PlainLayout(Layout):
     logs_events = False
     in_groups = False
 
+    @property
+    def null_keeps_value(self) -> bool:  # type: ignore[override]
+        """Partial updates alone."""
+        return self._spec.table.merge == "partial_update"
+
     def groups(self) -> list[dict[str, str]]:
         """Return one group: a row is merged as a whole."""
         return [dict(ChainMap(*(_stored_types(self._spec, stream) for stream in self._spec.streams)))]
@@ -255,6 +274,10 @@ class PlainLayout(Layout):
         """Return none: a row has one order."""
         return ()
 
+    def batch_ordering(self, stream: StreamSpec) -> tuple[str, ...]:
+        """Return those of the stream if the table is merged by them."""
+        return stream.ordering if self._spec.table.merge == "event_time" else ()
+
     def origins(self, stream: StreamSpec) -> dict[str, tuple[str, str]]:
         """Return the columns under the names of the spec, without an alias."""
         return {column.name: ("", column.name) for column in stream.owned(self._spec.table)}
@@ -265,7 +288,7 @@ class PlainLayout(Layout):
 
     def removed_columns(self, stream: StreamSpec, table: Collection[str]) -> list[str]:  # noqa: ARG002  as the other has it
         """Return those that no stream names; with partial updates nulls erase nothing."""
-        known = () if self._spec.table.merge == "partial_update" else table
+        known = () if self.null_keeps_value else table
         return [name for name in known if name not in self._spec.physical_types()]
 
     def shown(self, stored: DataFrame) -> DataFrame:

@@ -356,8 +356,7 @@ class Splice:
         df = with_derived(self._spec, df)
         own = ", ".join(quoted(column.name) for column in stream.owned(table))
         types = {column.name: column for column in stream.columns}
-        by_ordering = table.merge in {"splice", "event_time"}
-        orderings = [types[name] for name in stream.ordering] if by_ordering else []
+        orderings = [types[name] for name in self._table.layout.batch_ordering(stream)]
         further = self._table.layout.further_groups(stream)
         ranks = {group.alias: rank_of(group.orderings, arrival) for group in further}
         events = df.selectExpr(
@@ -370,7 +369,7 @@ class Splice:
             ),
         )
         newest = f"max_by({_GROUP}, {_RANK})"
-        if table.merge == "partial_update":
+        if self._table.layout.null_keeps_value:
             names = (quoted(column.name) for column in stream.owned(table))
             values = (
                 f"max_by({_GROUP}.{name}, {_RANK}) FILTER (WHERE {_GROUP}.{name} IS NOT NULL) AS {name}"
