@@ -368,6 +368,25 @@ def test_change_that_was_killed_before_its_end_is_whole_for_readers_and_services
     assert raced(new, pipeline) == RACED
 
 
+def test_a_delete_sees_the_columns_of_a_change_that_was_killed_before_its_end(
+    pipeline: Pipeline,
+    old: Spec,
+    new: Spec,
+    held: Callable[[DataFrame], DataFrame],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hudi still has the old columns and types; the row is no absent one."""
+    with monkeypatch.context() as patched:
+        patched.setattr(splice_module, "declare_columns", lambda *_: None)
+        race(pipeline, old, new, held)
+    assert "a__z" not in pipeline.timeline(new).present_columns()
+
+    report = Splice(new, pipeline.spark).delete([{"k": "N1"}], stream="a")
+
+    assert (report.absent, report.written) == (0, 1)
+    assert raced(new, pipeline) == [RACED[0], ("N1", None, None, None, None, 0.5)]
+
+
 def test_validation_reads_each_file_with_the_columns_of_its_batch(pipeline: Pipeline) -> None:
     """Values that a driver left out or could not read by its spec are not expected, by any spec."""
     less = '{ at = "int", x = "int", f = "float", d = "decimal(5,2)" }'

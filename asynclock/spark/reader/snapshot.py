@@ -8,10 +8,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 
-from asynclock.spark.hudi.columns import is_behind, is_wider
+from asynclock.spark.hudi.columns import is_wider
 from asynclock.spark.hudi.fit import check_properties
 from asynclock.spark.hudi.instants import WRITES
-from asynclock.spark.hudi.options import read_options
+from asynclock.spark.hudi.stored import stored_rows
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.hudi.time_travel import gone, instant_time, query_time
 from asynclock.spark.reader.presence import NO_TABLE, refuse_missing, unread
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from asynclock.spark.hudi.instants import Instant
     from asynclock.spark.spec.model import Spec
 
-_AS_OF: Final = "as.of.instant"
 _PINS: Final = 50
-_HUDI_COLUMNS: Final = (
-    "_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
-    "_hoodie_file_name",
-)  # fmt: skip
 NOT_YET: Final = "nothing is committed yet"
 _CLEANED: Final = ("Cleaner cleaned up", "Please ensure sufficient commits are retained")
 _IN_FLIGHT: Final = "first incomplete commit"
@@ -133,26 +128,6 @@ def _shown(table: Table, stored: DataFrame) -> DataFrame:
             kind = columns[name].declared  # noqa: PLW2901
         cells.append((F.col(name) if name in present else F.lit(None)).cast(sql_type(kind)).alias(name))
     return stored.select(*cells)
-
-
-def stored_rows(table: Table, *, as_of: str | None = None) -> DataFrame:
-    """Return every row of the table with all columns that it has, Hudi's own included.
-
-    Args:
-        table: The table, whose commits are refreshed.
-        as_of: Merge only what was requested up to this instant time.
-    """
-    reader = table.spark.read.format("hudi").options(**read_options(table.spec))
-    columns = table.commits.columns()
-    if as_of is not None:
-        reader = reader.option(_AS_OF, as_of)
-    if columns and (as_of is not None or is_behind(table.timeline.present_columns(), columns)):
-        # Without these, Hudi would miss columns that were just added. It would read an earlier state with the
-        # columns of one of its commits, which may lack some.
-        types = dict.fromkeys((*_HUDI_COLUMNS, RECORD_KEY), "string")
-        types |= {name: stored.kind for name, stored in columns.items()}
-        reader = reader.schema(", ".join(f"`{name}` {sql_type(kind)}" for name, kind in types.items()))
-    return reader.load(table.path)
 
 
 def pinned_snapshot(table: Table) -> tuple[DataFrame, str]:

@@ -30,9 +30,9 @@ from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.rebuckets import Rebucket, move, unfinished
 from asynclock.spark.hudi.running import session_for
+from asynclock.spark.hudi.stored import stored_rows
 from asynclock.spark.hudi.table import Table
 from asynclock.spark.reader.presence import refuse_missing
-from asynclock.spark.reader.snapshot import stored_rows
 from asynclock.spark.results import RebucketReport
 from asynclock.spark.spec.column import sql_type
 from asynclock.spark.spec.load import misplaced

@@ -19,9 +19,9 @@ from asynclock.spark.hudi.layout import layout_of
 from asynclock.spark.hudi.options import write_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
+from asynclock.spark.hudi.stored import stored_rows
 from asynclock.spark.hudi.strays import file_id, listed_strays
 from asynclock.spark.hudi.table import REPAIR_COPY, Table
-from asynclock.spark.reader.snapshot import stored_rows
 from asynclock.spark.services.plans import remove_empty_plans
 from asynclock.spark.source.files import frame_of
 from asynclock.spark.spec.column_groups import group_of

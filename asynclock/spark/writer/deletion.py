@@ -19,8 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name everybody uses
 from asynclock.errors import ConfigError
 from asynclock.spark import hoodie
 from asynclock.spark.hudi.layout import layout_of
-from asynclock.spark.hudi.options import read_options
 from asynclock.spark.hudi.own import active_session_kept
+from asynclock.spark.hudi.stored import stored_rows
 from asynclock.spark.results import DeleteReport
 from asynclock.spark.spec.checked import wrong
 from asynclock.spark.spec.column import sql_type
@@ -95,12 +95,12 @@ class Deletion:
         return {hoodie.DATASOURCE_WRITE_OPERATION: "delete"} if self.of_whole_rows else {}
 
     @contextlib.contextmanager
-    def found(self, keys: DataFrame) -> Iterator[tuple[DataFrame, DeleteReport]]:
+    def found(self, keys: DataFrame, table: Table) -> Iterator[tuple[DataFrame, DeleteReport]]:
         """Yield the rows to write and the report, and keep the parts that a validation needs.
 
         They are kept before the commit, so that each committed delete has them.
         """
-        found = self._find(keys.distinct()).persist()
+        found = self._find(keys.distinct(), table).persist()
         try:
             chosen = (F.col(_PRESENT), self._anything())
             counts: Any = found.agg(F.count("*"), *(F.count(F.when(one, 1)) for one in chosen)).first()
@@ -119,14 +119,14 @@ class Deletion:
         finally:
             found.unpersist()
 
-    def _find(self, keys: DataFrame) -> DataFrame:
+    def _find(self, keys: DataFrame, table: Table) -> DataFrame:
         """Return the keys, ``_PRESENT`` if the table has values of them to delete, and the tombstones.
 
         The tombstones are the physical ordering columns of the deleted groups; null: nothing is written.
         Costs one read of the table.
         """
-        table, shared = self.spec.table, self.spec.table.shared_columns
-        stored = keys.sparkSession.read.format("hudi").options(**read_options(self.spec)).load(table.path)
+        shared = self.spec.table.shared_columns
+        stored = stored_rows(table, spark=keys.sparkSession)
         known = set(stored.columns)
         deleted = self.spec.column_groups() if self.of_whole_rows else self._groups()
         alive = [_alive(one, known).alias(_alive_name(one)) for one in deleted]

@@ -244,7 +244,7 @@ class Splice:
         with working(self._table, DELETE_LOCK, "a delete", timeout=timeout) as lease:
             self._first_commit()
             shared = (f"{self._fit(name)} AS {quoted(name)}" for name in self._spec.table.shared_columns)
-            with deletion.found(frame.selectExpr(*shared)) as (deletes, report):
+            with deletion.found(frame.selectExpr(*shared), self._table) as (deletes, report):
                 if report.delete_id is not None:
                     append = partial(self._append_deletes, deletes, deletion, report.delete_id, lease)
                     self._retry(append, lease, "a delete")
