@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 import orjson
 
 from asynclock._core.fenced import Fenced
+from asynclock._log import log
 from asynclock.clock import WITNESS_SPACING
-from asynclock.errors import AcquireTimeoutError, BackendUnavailableError, ConfigError, RecordCorruptError
+from asynclock.errors import (
+    AcquireTimeoutError,
+    BackendError,
+    BackendUnavailableError,
+    ConfigError,
+    RecordCorruptError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -126,9 +133,33 @@ class Periods:
             raise RecordCorruptError(key=key, reason="no mark of once()", version=mark.version) from error
 
     async def note_done(self, period: int, lease: LeaseHandle) -> None:
-        """Mark a period as done, under the lease of its run; raises what ``FencedObject.write`` does."""
+        """Mark a period as done, under the lease of its run; raises what ``FencedObject.write`` does.
+
+        The work is done, and without the mark it would be done again. So after a temporary error of the store
+        this goes on until the lease is lost.
+        """
         body = orjson.dumps({"period": period, "every": self._every})
-        await self._mark.update(lambda _: body, lease)
+        said = False
+        while True:
+            try:
+                await self._mark.update(lambda _: body, lease)
+            except BackendError as failed:
+                if not failed.transient:
+                    raise
+                if not said:
+                    log.warning(
+                        "%s: the run is done, but the store did not take its mark: %s. This is repeated "
+                        "while the lease is held; without the mark the next caller runs the job again",
+                        self._mark.key,
+                        failed,
+                    )
+                    said = True
+            else:
+                if said:
+                    log.info("%s: the store has taken the mark of the run", self._mark.key)
+                return
+            await asyncio.sleep(self._objects.timing.poll_interval)
+            lease.check()
 
 
 def checked_job(work: Any, *, coroutine: bool) -> None:  # noqa: ANN401  whatever is decorated

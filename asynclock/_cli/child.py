@@ -10,7 +10,7 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING, Final
 
-from asynclock._cli.descendants import adopt_orphans, boot_seconds, signal_all
+from asynclock._cli.descendants import adopt_orphans, boot_seconds, ended_children, signal_all
 from asynclock._cli.exit_codes import SIGNALLED
 from asynclock._cli.run_guard import Guard
 from asynclock._cli.terminal import Terminal
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS: Final = 0.02
 _GUARD_LATER: Final = 0.2
+_REAP_SECONDS: Final = 1.0
 
 
 class Child:
@@ -60,6 +61,7 @@ class Child:
         # The system may have stopped it for reading the terminal before it owned it.
         self.signal(signal.SIGCONT)
         threading.Thread(target=self._watch, name="asynclock-child", daemon=True).start()
+        self._reaping = self._loop.create_task(self._reap_orphans())
 
     @property
     def _group(self) -> int:
@@ -98,6 +100,7 @@ class Child:
 
     def close(self) -> None:
         """Take the terminal back and reap the command, which has ended."""
+        self._reaping.cancel()
         self._terminal.take_back(self._group)
         self._guard.dismiss()
         self._process.wait()
@@ -108,20 +111,41 @@ class Child:
         return alive > 0 or not self.ended.done()
 
     def _watch(self) -> None:
-        """Wait for the end of the command and reap adopted orphans. Runs in its own thread."""
+        """Wait for the end of the command, and for no other child. Runs in its own thread.
+
+        A credential helper of a cloud SDK is a child of this process too, and the SDK needs its exit code.
+        """
         while True:
-            seen = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+            seen = os.waitid(os.P_PID, self._group, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
             assert seen is not None  # noqa: S101  without WNOHANG
-            if seen.si_code == os.CLD_STOPPED:
-                os.waitid(os.P_PID, seen.si_pid, os.WSTOPPED | os.WNOHANG)
-                if seen.si_pid == self._group:
-                    self._stop_too()
-            elif seen.si_pid != self._group:
-                os.waitid(os.P_PID, seen.si_pid, os.WEXITED)
-            else:
+            if seen.si_code != os.CLD_STOPPED:
                 code = seen.si_status if seen.si_code == os.CLD_EXITED else SIGNALLED + seen.si_status
                 self._loop.call_soon_threadsafe(self.ended.set_result, code)
                 return
+            os.waitid(os.P_PID, self._group, os.WSTOPPED | os.WNOHANG)
+            self._stop_too()
+
+    async def _reap_orphans(self) -> None:
+        """Reap descendants of the command that this process has adopted and that have ended.
+
+        Code that starts a process in this one reaps it soon after its end. So a child that is still there at
+        the second look is an orphan.
+        """
+        seen: set[int] = set()
+        while True:
+            seen = self._reap(seen)
+            await asyncio.sleep(_REAP_SECONDS)
+
+    def _reap(self, seen: set[int]) -> set[int]:
+        """Reap the ended children that were seen before; return the others."""
+        with contextlib.suppress(ChildProcessError):
+            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                return set()  # no child has ended, which costs no look at all processes
+        ended = ended_children(os.getpid()) - {self._group, self._guard.pid}
+        for pid in ended & seen:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        return ended - seen
 
     def _stop_too(self) -> None:
         """Stop this process too if the command was stopped at the terminal, so that the shell takes over.

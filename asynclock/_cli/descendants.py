@@ -54,6 +54,11 @@ def signal_all(number: int, *, group: int, root: int, spare: int) -> int:
     return len(alive)
 
 
+def ended_children(parent: int) -> set[int]:
+    """Return the children of a process that have ended and were not reaped."""
+    return {pid for pid, state, its_parent, _ in _processes() if its_parent == parent and state == "Z"}
+
+
 def _descendants(root: int, spare: int) -> list[tuple[int, int]]:
     """Return process id and group of every living descendant."""
     children: dict[int, list[tuple[int, str, int]]] = {}

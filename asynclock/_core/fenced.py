@@ -117,10 +117,7 @@ class Fenced:
                 if failed.written != "no":
                     open_write = failed
                 await asyncio.sleep(_PAUSE)
-            try:
-                after = await self._read()
-            except BackendError:
-                raise open_write or error from None  # a write may have landed, which matters more
+            after = await self._read_back(error, open_write)
             if (
                 after is not None
                 and (before is None or after.version != before.version)
@@ -128,6 +125,8 @@ class Fenced:
                 and after.body in attempted
             ):
                 return after  # one of our attempts landed
+            if not isinstance(error, PreconditionFailedError) and not error.transient:
+                raise open_write or error
             if isinstance(error, PreconditionFailedError) and refusals.note(_shown(before), _shown(after)):
                 error = refusals.error(error, url=self._core.url)
                 if refusals.final:
@@ -138,6 +137,17 @@ class Fenced:
             before = after
         assert error is not None  # noqa: S101  every round that goes on has set it
         raise open_write or error
+
+    async def _read_back(self, error: BackendError, open_write: BackendError | None) -> FencedValue | None:
+        """Read the object after a failed write; if that fails too, a write that may stand matters more."""
+        try:
+            return await self._read()
+        except BackendError:
+            raise open_write or error from None
+        except RecordCorruptError:
+            if open_write is None:
+                raise
+            raise open_write from None
 
     async def _put(self, body: bytes, token: int, before: FencedValue | None) -> FencedValue:
         data = b'{"fencingToken":%d}\n%b' % (token, body)

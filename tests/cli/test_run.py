@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +15,7 @@ import pytest
 from asynclock import LeaseSettings, sync
 from tests.cli.command import (
     COMMAND,
+    DEADLINE,
     VALIDITY,
     asynclock,
     eventually,
@@ -29,6 +33,27 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 Start = Any
+
+HELPERS = """
+import asyncio, json, os
+from asynclock._cli.child import Child
+from asynclock._cli.descendants import boot_seconds, ended_children
+
+async def main():
+    words = ["sh", "-c", "(sleep 0.1 &); sleep 4; exit 3"]
+    child = Child(words, dict(os.environ), deadline=boot_seconds() + 60, grace=1.0)
+    codes = set()
+    for _ in range(20):
+        helper = await asyncio.create_subprocess_exec("sh", "-c", "exit 7")
+        codes.add(await helper.wait())
+    code = await asyncio.wait_for(child.ended, 30)
+    left = len(ended_children(os.getpid()))
+    child.close()
+    print(json.dumps([sorted(codes), code, left]))
+
+asyncio.run(main())
+"""
+"""Runs a command beside processes as a cloud SDK starts them for credentials."""
 
 
 @pytest.fixture
@@ -280,6 +305,18 @@ def test_a_command_that_was_not_run_keeps_no_lock(folder: Path, target: str, com
 
     assert ran.returncode == code
     assert not is_held(folder, "nightly")
+
+
+def test_processes_that_an_sdk_starts_keep_their_exit_codes() -> None:
+    """The wait for the command takes no other child's status; what the command left behind is reaped."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELPERS], capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+
+    codes, code, left = json.loads(done.stdout)
+    assert codes == [7]
+    assert code == 3
+    assert left == 1  # the command itself, which close() reaps
 
 
 def test_at_least_keeps_the_lock_after_the_command(folder: Path, target: str, tmp_path: Path) -> None:

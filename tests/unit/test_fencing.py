@@ -9,6 +9,7 @@ import pytest
 
 import asynclock
 from asynclock import (
+    AccessDeniedError,
     BackendError,
     ConfigError,
     FencedObject,
@@ -218,6 +219,27 @@ def test_a_key_of_a_lock_is_refused(world: World, key: str) -> None:
         FencedObject(world.client(), key)
 
     assert caught.value.setting == "key"
+
+
+@in_virtual_time
+async def test_a_write_that_the_store_refuses_for_good_is_not_repeated(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the right to write, one refusal is the answer; nothing else would be one later."""
+    async with world.client() as client, client.lock("orders").hold() as lease:
+        writes: list[str] = []
+
+        async def refused(key: str, *_: object, **__: object) -> None:
+            writes.append(key)
+            raise AccessDeniedError(
+                backend="s3", operation="put_if_absent", key=key, detail="403", written="no"
+            )
+
+        monkeypatch.setattr(faulty(client), "put_if_absent", refused)
+        with pytest.raises(AccessDeniedError):
+            await FencedObject(client, KEY).write(b"new", lease=lease)
+
+    assert len(writes) == 1
 
 
 @in_virtual_time

@@ -201,6 +201,26 @@ async def test_a_mark_without_an_answer_is_read_back(world: World, fault: Fault)
 
 
 @in_virtual_time
+async def test_a_job_that_is_done_is_marked_after_the_store_is_back(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One read that fails does not make the next caller run it again; the log says what is waited for."""
+    async with world.client() as client:
+        job = Job(world)
+        await into_period(world)
+
+        async def work(text: str = "result") -> str:
+            faulty(client).inject(Fault.UNAVAILABLE, operation="get", times=3)
+            return await job(text)
+
+        assert await client.once("nightly", every=EVERY)(work)() == "result"
+        assert await job.by(client)() is None  # type: ignore[operator]
+
+    assert job.done == 1
+    assert caplog.text.count("the run is done, but the store did not take its mark") == 1
+
+
+@in_virtual_time
 async def test_another_period_length_counts_from_what_was_done(world: World) -> None:
     """Neither a shorter nor a longer period stops the job forever."""
     async with world.client() as client:

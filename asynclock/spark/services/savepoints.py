@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from asynclock._shared.words import printable
 from asynclock.errors import ConfigError
-from asynclock.spark.hudi.instants import CLUSTERED, DELETES, WRITES
+from asynclock.spark.hudi.instants import CLUSTERED, DELETES, REBUCKET, WRITES
 from asynclock.spark.hudi.options import cleaning_options
 from asynclock.spark.hudi.own import own_session
 from asynclock.spark.hudi.running import session_for
@@ -322,7 +322,7 @@ class _Work:
     def _unknown(self, commits: list[BatchCommit], known: Iterable[str] = ()) -> str:
         """Return the streams that have read a source for such commits, and that the spec does not name."""
         found = {commit.stream for commit in commits if commit.offset}  # a direct write has no checkpoint
-        return ", ".join(map(printable, sorted(found.difference(known, self._names()))))
+        return ", ".join(map(printable, sorted(found.difference(known, self._names(), {DELETES, REBUCKET}))))
 
     def _names(self) -> list[str]:
         return [stream.name for stream in self._spec.streams]

@@ -264,6 +264,7 @@ class Splice:
             floats=tuple(sorted(floats_among(columns))),
             locks=self._spec.locks.url,
             view=carried_names(self._spec, self._commits.view_names()),
+            offset="",
         )
         wide = wide_frame(self._spec, deletes, deletion.values(), columns)
         self._append(wide, commit, lease, deletion.options)
