@@ -114,8 +114,12 @@ public final class FileLockProvider implements LockProvider<String> {
     }
     try {
       InstantOrder.check(base, storage);
-    } catch (RuntimeException e) {
-      unlock();
+    } catch (Throwable e) { // errors too: Hudi frees only what it was given
+      try {
+        unlock();
+      } catch (RuntimeException second) {
+        e.addSuppressed(second);
+      }
       throw e;
     }
     return true;

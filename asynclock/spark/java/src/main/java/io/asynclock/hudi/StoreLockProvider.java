@@ -132,14 +132,19 @@ public final class StoreLockProvider extends StorageBasedLockProvider {
    */
   @Override
   public synchronized boolean tryLock() {
+    boolean held = lockedAt != null; // then this adds nothing, and a refusal must not free it
     boolean locked = super.tryLock();
-    if (locked) {
+    if (locked && !held) {
       use.addTaken();
       lockedAt = System.nanoTime();
       try {
         InstantOrder.check(base, storage);
-      } catch (RuntimeException e) {
-        unlock();
+      } catch (Throwable e) { // errors too: Hudi frees only what it was given
+        try {
+          unlock();
+        } catch (RuntimeException second) {
+          e.addSuppressed(second);
+        }
         throw e;
       }
     }
