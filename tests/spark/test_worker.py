@@ -17,7 +17,7 @@ from asynclock.spark.hudi.table import Table
 from asynclock.spark.retry import CONFLICT, PASSING, READ, Retry, retry
 from asynclock.spark.runs.run import run_services
 from asynclock.spark.work.reservation import Gate, reserve
-from asynclock.spark.work.worker import Worker, leading
+from asynclock.spark.work.worker import Worker, leading, reserved
 from asynclock.spark.writer.conflicts import Conflicts
 from asynclock.spark.writer.splice import Splice
 from tests.spark.pipeline_kit import Background, Pipeline, break_whatever_is_renewed, wait_for
@@ -233,6 +233,18 @@ def test_a_worker_without_a_gate_looks_for_a_restore_once(pipeline: Pipeline) ->
         assert worker.admit() == 0.0
         with pytest.raises(UnfinishedRestoreError):
             Worker(Table(spec, pipeline.spark), lease, "a test").admit()
+
+
+def test_a_job_that_reserves_the_table_refuses_one_that_is_half_restored(pipeline: Pipeline) -> None:
+    """Every such job does, without asking for it, but the one that finishes the restore."""
+    spec = pipeline.spec()
+    table = Table(spec, pipeline.spark)
+    table.restore_mark.put("20260101000000000")
+
+    with pytest.raises(UnfinishedRestoreError), reserved(table, "a test"):
+        pytest.fail("it began")
+    with reserved(table, "a test", finishes=True) as worker:
+        worker.lease.check()
 
 
 def test_a_piece_that_fails_under_a_lost_lease_raises_the_loss(pipeline: Pipeline) -> None:
